@@ -1,0 +1,102 @@
+// Which samples run together, and the exact score of that (RoutePack paper,
+// sections 3.4 and 3.5; spec 1.4).
+//
+// Scores are 64-bit integers in units of 2^-8 routed assignments, so every sum
+// is exact and no compiler, vector width or thread count changes a bit. The
+// attention cost of a cell and stage is rounded once, by CellCost.
+
+#ifndef ROUTEPACK_PLANNER_LAYOUT_H_
+#define ROUTEPACK_PLANNER_LAYOUT_H_
+
+#include <compare>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "planner/attention.h"
+#include "planner/demand.h"
+#include "planner/topology.h"
+
+namespace routepack {
+
+// What packing works on. Items are the window's samples 0..N-1, then fillers.
+struct PackingProblem {
+  std::vector<uint32_t> tokens;     // [items] t_i; fillers: 0
+  std::vector<uint32_t> occupancy;  // [items] at most C; fillers: the
+                                    // window's length_multiple
+  uint32_t num_samples = 0;         // N; items beyond are fillers
+  uint32_t token_cap = 0;           // C
+  std::vector<AttentionStage> attention;
+  Topology topology;
+  Demand demand;                    // [items][l][p]; fillers: zeros
+
+  uint32_t num_items() const { return static_cast<uint32_t>(tokens.size()); }
+};
+
+// R x D cells in row order, cell (r, d) = r D + d.
+struct Layout {
+  uint32_t rows = 0;                // R
+  uint32_t slots = 0;               // D
+  std::vector<uint32_t> cell_begin; // [R D + 1] offsets into items
+  std::vector<uint32_t> items;      // item indices, cell by cell
+
+  uint32_t num_cells() const { return rows * slots; }
+  std::span<const uint32_t> cell(uint32_t r, uint32_t d) const {
+    const uint32_t c = r * slots + d;
+    return std::span(items).subspan(cell_begin[c],
+                                    cell_begin[c + 1] - cell_begin[c]);
+  }
+
+  friend bool operator==(const Layout&, const Layout&) = default;
+};
+
+// cells.size() must be rows * slots.
+Layout LayoutFromCells(uint32_t rows, uint32_t slots,
+                       const std::vector<std::vector<uint32_t>>& cells);
+
+// Compared lexicographically, smaller is better.
+struct Score {
+  int64_t slowest_shard = 0;  // max_g U[g]
+  int64_t total = 0;          // sum_g U[g]
+  int64_t worst_row = 0;      // max_{r,g} J[r,g]
+
+  friend auto operator<=>(const Score&, const Score&) = default;
+};
+
+// Score units per routed assignment. A reported cost is score / (256 C).
+inline constexpr int64_t kScoreScale = 256;
+
+// The one rounding: llround(256 (alpha sum_t + beta sum_t2 / C)), evaluated
+// left to right in double without contraction. sum_t2 <= C^2 <= 2^52 is exact.
+int64_t CellCost(const AttentionStage& stage, uint64_t sum_t, uint64_t sum_t2,
+                 uint32_t token_cap);
+
+// Everything the score and the metrics are made of.
+struct Evaluation {
+  std::vector<int64_t> attention;  // [r][g] A, score units
+  std::vector<int64_t> expert;     // [r][g] sum_l max_p W, assignments
+  uint64_t ep_peak_sum = 0;        // sum_{r,l} max_{g,p} W
+  uint32_t tail_peak = 0;          // max W
+  double balance_numerator = 0;    // sum_{r,l} max_g mean_p W
+  Score score;
+
+  // J[r,g] in score units.
+  int64_t row_cost(size_t row_shard) const {
+    return attention[row_shard] + kScoreScale * expert[row_shard];
+  }
+};
+
+// Full evaluation, O(N L P + R G L P); rows in parallel. The layout must be
+// valid (ValidateLayout).
+Evaluation EvaluateLayout(const PackingProblem& problem, const Layout& layout);
+
+// INTERNAL unless every item is in exactly one cell, every cell is non-empty
+// and within the cap, and the dimensions match.
+absl::Status ValidateLayout(const PackingProblem& problem,
+                            const Layout& layout);
+
+}  // namespace routepack
+
+#endif  // ROUTEPACK_PLANNER_LAYOUT_H_

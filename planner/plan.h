@@ -1,0 +1,90 @@
+// The planner's answer and what it reports (RoutePack paper, section 5.3;
+// spec 1.5).
+
+#ifndef ROUTEPACK_PLANNER_PLAN_H_
+#define ROUTEPACK_PLANNER_PLAN_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "planner/bounds.h"
+#include "planner/layout.h"
+#include "planner/placement.h"
+#include "planner/rows.h"
+#include "planner/window.h"
+
+namespace routepack {
+
+// How good a placement and a layout are together. Costs divide scores by
+// 256 C.
+struct Metrics {
+  double cv_global = 0;
+  uint64_t ep_peak_sum = 0;
+  uint64_t tail_peak = 0;
+  double balance_efficiency = 0;
+  double attention = 0;  // sum over r, g of A
+  double joint = 0;      // max_g U
+  Score score;
+};
+
+// Coefficient of variation of rank loads [L, P], mean of layers; a layer
+// without load counts 0 (choice).
+double CvGlobal(std::span<const uint64_t> rank_loads, uint32_t num_layers,
+                uint32_t num_ranks);
+
+Metrics MakeMetrics(const PackingProblem& problem, const Evaluation& evaluation,
+                    double cv_global);
+
+enum class PlacementPolicy { kIdentity, kLpt, kKeep };
+enum class RowOrder { kAsPlanned, kLightEnds };
+
+struct PlanOptions {
+  PlacementPolicy placement = PlacementPolicy::kLpt;
+  uint32_t min_rows = 1;      // at least 1
+  uint32_t row_multiple = 1;  // at least 1
+  bool allow_filler = false;
+  RowOrder row_order = RowOrder::kAsPlanned;
+  uint64_t seed = 0;
+  uint64_t row_search_nodes = 200'000;
+  // After this long, return the best plan so far.
+  absl::Duration time_limit = absl::InfiniteDuration();
+};
+
+struct StageTiming {
+  std::string stage;
+  absl::Duration duration;
+};
+
+struct Plan {
+  Placement placement;
+  PlacementChange placement_change;
+  RowResult rows;   // without its bins
+  Layout layout;    // items >= N are fillers
+  uint32_t num_fillers = 0;
+  std::vector<uint64_t> filler_ids;  // ids no sample has
+  Evaluation evaluation;             // of the result
+  Metrics baseline;                  // identity placement, length-only packing
+  Metrics reorder;                   // this placement, length-only packing
+  Metrics routepack;                 // the result
+  ScoreBounds bounds;
+  std::vector<StageTiming> timings;
+  bool truncated = false;
+  std::vector<std::string> warnings;
+};
+
+// s0 / bound - 1; 0 when the bound is 0.
+double Gap(int64_t slowest_shard, int64_t bound);
+
+// Checks a plan against its window, trusting nothing in it: placement is a
+// permutation, every sample in one cell, cells non-empty and within the cap,
+// fillers as listed, and the scores of all stated arms recomputed. INTERNAL
+// with the first difference.
+absl::Status ValidatePlan(const Window& window, const Plan& plan);
+
+}  // namespace routepack
+
+#endif  // ROUTEPACK_PLANNER_PLAN_H_

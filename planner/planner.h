@@ -1,0 +1,59 @@
+// The front door of the planner: a window in, a validated plan out.
+//
+//   absl::StatusOr<Plan> plan = MakePlan(window, current, PlanOptions{});
+//
+// Stages, in order: placement (announced to the observer at once, so that
+// trainers can move expert state meanwhile), demand, rows, packing, bounds,
+// validation. Runs on the threads of the caller's TBB arena; the plan does not
+// depend on how many there are. Peak memory besides the window: N L P * 4
+// bytes, twice during the baseline.
+
+#ifndef ROUTEPACK_PLANNER_PLANNER_H_
+#define ROUTEPACK_PLANNER_PLANNER_H_
+
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "planner/budget.h"
+#include "planner/plan.h"
+
+namespace routepack {
+
+// Plans are reproducible within one version of the algorithms.
+inline constexpr std::string_view kAlgorithmVersion = "2026.11-ffd-pair";
+
+struct PlanProgress {
+  std::string_view stage;    // "placement", "rows", "packing", ...
+  double fraction = 0;       // of the work, in [0, 1]
+  uint32_t rows = 0;         // 0 before they are known
+  double joint = 0;          // best so far, token-cap units; 0 before
+  double bound = 0;          // for the placement; 0 before
+  absl::Duration elapsed;
+};
+
+// Called from the planning thread; must return quickly.
+class PlanObserver {
+ public:
+  virtual ~PlanObserver() = default;
+  virtual void OnPlacement(const Placement&, const PlacementChange&) {}
+  virtual void OnProgress(const PlanProgress&) {}
+};
+
+// `current` is the placement that is live when the step begins; it has the
+// window's sizes. `observer` may be null.
+// FAILED_PRECONDITION (see PreconditionOf): "CELLS_EXCEED_SAMPLES", no feasible
+//   layout, with the violated bound and the fillers that would repair it; or
+//   "ROWS_NOT_FOUND", none found within the node limit and none excluded.
+// DEADLINE_EXCEEDED: the budget's deadline or the time limit passed before
+//   there was any layout.
+// CANCELLED: the budget was cancelled.
+// INVALID_ARGUMENT: options out of range, with paths "header.options...".
+absl::StatusOr<Plan> MakePlan(const Window& window, const Placement& current,
+                              const PlanOptions& options,
+                              const Budget& budget = {},
+                              PlanObserver* observer = nullptr);
+
+}  // namespace routepack
+
+#endif  // ROUTEPACK_PLANNER_PLANNER_H_

@@ -1,0 +1,80 @@
+// How many rows a window needs, with proof (RoutePack paper, section 3.2;
+// spec 1.3).
+//
+// R rows of D cells are feasible if and only if opt <= R D <= N, where opt is
+// the bin-packing optimum of the occupancies under the cap: surplus cells are
+// filled by splitting cells of several samples. So the fewest rows are the
+// least admissible R (R >= min_rows, R a multiple of row_multiple) with
+// R D >= opt. opt is bracketed by lower bounds and first/best-fit decreasing;
+// where the bracket leaves R open, an exact search (bin completion, Korf 2002)
+// decides under a node limit. Deterministic; single-threaded.
+
+#ifndef ROUTEPACK_PLANNER_ROWS_H_
+#define ROUTEPACK_PLANNER_ROWS_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/budget.h"
+
+namespace routepack {
+
+struct RowConstraints {
+  uint32_t num_slots = 1;     // D
+  uint32_t token_cap = 0;     // C
+  uint32_t min_rows = 1;      // at least 1
+  uint32_t row_multiple = 1;  // at least 1
+  bool allow_filler = false;
+  uint64_t max_nodes = 200'000;  // limit of the exact search
+};
+
+enum class RowOutcome {
+  kCertified,   // rows is the minimum; `proof` names the bound
+  kBestKnown,   // rows is feasible; fewer were not excluded
+  kInfeasible,  // proved: more cells than samples at the least rows
+  kNotFound,    // no feasible rows found, none excluded, within the limits
+};
+
+// A packing into bins: item indices, bin by bin.
+using Bins = std::vector<std::vector<uint32_t>>;
+
+struct RowResult {
+  RowOutcome outcome = RowOutcome::kNotFound;
+  uint32_t rows = 0;              // R; for kInfeasible the least R that fits
+  uint32_t rows_lower_bound = 0;  // fewest rows not excluded
+  uint32_t bins_lower_bound = 0;  // proved: opt >= this
+  uint32_t bins_upper_bound = 0;  // bins of `bins`
+  // What proves the outcome: "capacity", "martello-toth-l2", "dual-feasible",
+  // "exhaustive-search", "min-rows" or "row-multiple". Empty if nothing does.
+  std::string proof;
+  uint32_t fillers = 0;   // fillers added, or (kInfeasible) that would repair
+  uint64_t nodes = 0;     // visited by the exact search
+  bool truncated = false; // node limit or budget cut the search
+  Bins bins;              // the best packing found, at most C each
+};
+
+// `occupancy` [N], each in [1, C]. CANCELLED if the budget was cancelled.
+absl::StatusOr<RowResult> FewestRows(std::span<const uint32_t> occupancy,
+                                     const RowConstraints& constraints,
+                                     const Budget& budget);
+
+// Items by decreasing size (ties: lower index) into the first bin with room.
+Bins FirstFitDecreasing(std::span<const uint32_t> sizes, uint32_t capacity);
+
+// Lower bounds on the bins that `sizes` need.
+uint32_t CapacityBound(std::span<const uint32_t> sizes, uint32_t capacity);
+uint32_t MartelloTothL2(std::span<const uint32_t> sizes, uint32_t capacity);
+uint32_t DualFeasibleBound(std::span<const uint32_t> sizes, uint32_t capacity);
+
+// Splits bins of several items until there are `cells` of them: always the
+// fullest splittable bin (ties: lower index), into two halves of nearly equal
+// occupancy. Needs bins.size() <= cells <= number of items.
+void SplitToCells(std::span<const uint32_t> occupancy, uint32_t cells,
+                  Bins& bins);
+
+}  // namespace routepack
+
+#endif  // ROUTEPACK_PLANNER_ROWS_H_
