@@ -22,13 +22,14 @@
 namespace routepack {
 
 struct ScoreBounds {
-  int64_t for_placement = 0;      // score units, lower bound of s0
-  int64_t for_any_placement = 0;  // score units, lower bound of s0
-  uint32_t hot_expert_layers = 0; // layers whose hottest expert is above the
-                                  // mean rank
+  int64_t for_placement = 0;       // score units, lower bound of s0
+  int64_t for_any_placement = 0;   // score units, lower bound of s0
+  uint32_t hot_expert_layers = 0;  // layers whose hottest expert is above the
+                                   // mean rank
 };
 
-// `expert_loads` [L, E] and `rank_loads` [L, P] are window loads.
+// `expert_loads` [L, E] and `rank_loads` [L, P] are window loads. The problem's
+// demand is not looked at.
 ScoreBounds LowerBounds(const PackingProblem& problem, uint32_t rows,
                         std::span<const uint64_t> expert_loads,
                         std::span<const uint64_t> rank_loads);

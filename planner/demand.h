@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "oneapi/tbb/cache_aligned_allocator.h"
 #include "planner/placement.h"
 #include "planner/window.h"
-#include "oneapi/tbb/cache_aligned_allocator.h"
 
 namespace routepack {
 

@@ -18,6 +18,7 @@
 #include "planner/attention.h"
 #include "planner/demand.h"
 #include "planner/topology.h"
+#include "planner/window.h"
 
 namespace routepack {
 
@@ -30,17 +31,20 @@ struct PackingProblem {
   uint32_t token_cap = 0;           // C
   std::vector<AttentionStage> attention;
   Topology topology;
-  Demand demand;                    // [items][l][p]; fillers: zeros
+  Demand demand;  // [items][l][p]; fillers: zeros
 
   uint32_t num_items() const { return static_cast<uint32_t>(tokens.size()); }
 };
 
+// The window's samples and fillers; the caller projects the demand.
+PackingProblem MakeProblem(const Window& window, uint32_t num_fillers);
+
 // R x D cells in row order, cell (r, d) = r D + d.
 struct Layout {
-  uint32_t rows = 0;                // R
-  uint32_t slots = 0;               // D
-  std::vector<uint32_t> cell_begin; // [R D + 1] offsets into items
-  std::vector<uint32_t> items;      // item indices, cell by cell
+  uint32_t rows = 0;                 // R
+  uint32_t slots = 0;                // D
+  std::vector<uint32_t> cell_begin;  // [R D + 1] offsets into items
+  std::vector<uint32_t> items;       // item indices, cell by cell
 
   uint32_t num_cells() const { return rows * slots; }
   std::span<const uint32_t> cell(uint32_t r, uint32_t d) const {
@@ -79,17 +83,33 @@ struct Evaluation {
   std::vector<int64_t> expert;     // [r][g] sum_l max_p W, assignments
   uint64_t ep_peak_sum = 0;        // sum_{r,l} max_{g,p} W
   uint32_t tail_peak = 0;          // max W
-  double balance_numerator = 0;    // sum_{r,l} max_g mean_p W
+  uint64_t balance_load = 0;       // sum_{r,l} max_g sum_p W
   Score score;
 
   // J[r,g] in score units.
   int64_t row_cost(size_t row_shard) const {
     return attention[row_shard] + kScoreScale * expert[row_shard];
   }
+
+  friend bool operator==(const Evaluation&, const Evaluation&) = default;
 };
 
-// Full evaluation, O(N L P + R G L P); rows in parallel. The layout must be
-// valid (ValidateLayout).
+// Peaks of the loads of a row-shard or cell.
+struct LoadPeaks {
+  int64_t sum = 0;       // sum_l max_p W
+  uint32_t largest = 0;  // max_{l,p} W
+};
+
+// Peaks of `a` + `b`, both [l][stride] with a stride that is a multiple of 8.
+// Sums must fit 32 bits. Vectorised.
+LoadPeaks PeaksOfSum(const uint32_t* a, const uint32_t* b, uint32_t num_layers,
+                     uint32_t stride);
+
+// into[k] += from[k]. Vectorised.
+void AddLoads(const uint32_t* from, size_t size, uint32_t* into);
+
+// Full evaluation, O(N L P + R G L P); rows and blocks of layers in parallel.
+// The layout must be valid (ValidateLayout).
 Evaluation EvaluateLayout(const PackingProblem& problem, const Layout& layout);
 
 // INTERNAL unless every item is in exactly one cell, every cell is non-empty

@@ -20,11 +20,11 @@ namespace routepack {
 // An expert map, [L, E] in both directions. Plain value; ValidatePlacement
 // checks it.
 struct Placement {
-  uint32_t num_layers = 0;                // L
-  uint32_t num_experts = 0;               // E
-  uint32_t num_ranks = 0;                 // P
-  std::vector<uint32_t> slot_of_expert;   // [l][e]
-  std::vector<uint32_t> expert_of_slot;   // [l][v]
+  uint32_t num_layers = 0;               // L
+  uint32_t num_experts = 0;              // E
+  uint32_t num_ranks = 0;                // P
+  std::vector<uint32_t> slot_of_expert;  // [l][e]
+  std::vector<uint32_t> expert_of_slot;  // [l][v]
 
   uint32_t slots_per_rank() const { return num_experts / num_ranks; }  // H
   uint32_t rank_of_expert(uint32_t l, uint32_t e) const {
@@ -40,7 +40,8 @@ Placement IdentityPlacement(uint32_t num_layers, uint32_t num_experts,
 
 // Longest processing time first: experts of a layer by decreasing load (ties:
 // lower id), each to the least loaded rank that has a free slot (ties: lower
-// rank), in that rank's next slot. `loads` is [L, E] window loads.
+// rank), in that rank's next slot. `loads` is [L, E] window loads; those of a
+// layer add up to less than 2^64.
 Placement LptPlacement(std::span<const uint64_t> loads, uint32_t num_layers,
                        uint32_t num_experts, uint32_t num_ranks);
 

@@ -3,10 +3,11 @@
 //   absl::StatusOr<Plan> plan = MakePlan(window, current, PlanOptions{});
 //
 // Stages, in order: placement (announced to the observer at once, so that
-// trainers can move expert state meanwhile), demand, rows, packing, bounds,
-// validation. Runs on the threads of the caller's TBB arena; the plan does not
-// depend on how many there are. Peak memory besides the window: N L P * 4
-// bytes, twice during the baseline.
+// trainers can move expert state meanwhile), rows, bounds, baseline, demand,
+// packing, validation. Runs on the threads of the caller's TBB arena; the plan
+// does not depend on how many there are. Peak memory besides the window: the
+// demand, N L P * 4 bytes, and as much again for R D cells instead of N
+// samples.
 
 #ifndef ROUTEPACK_PLANNER_PLANNER_H_
 #define ROUTEPACK_PLANNER_PLANNER_H_
@@ -24,11 +25,11 @@ namespace routepack {
 inline constexpr std::string_view kAlgorithmVersion = "2026.11-ffd-pair";
 
 struct PlanProgress {
-  std::string_view stage;    // "placement", "rows", "packing", ...
-  double fraction = 0;       // of the work, in [0, 1]
-  uint32_t rows = 0;         // 0 before they are known
-  double joint = 0;          // best so far, token-cap units; 0 before
-  double bound = 0;          // for the placement; 0 before
+  std::string_view stage;  // that has just ended: "placement", "rows", ...
+  double fraction = 0;     // of the work, in [0, 1]
+  uint32_t rows = 0;       // 0 before they are known
+  double joint = 0;        // best so far, token-cap units; 0 before
+  double bound = 0;        // for the placement; 0 before
   absl::Duration elapsed;
 };
 
@@ -43,12 +44,15 @@ class PlanObserver {
 // `current` is the placement that is live when the step begins; it has the
 // window's sizes. `observer` may be null.
 // FAILED_PRECONDITION (see PreconditionOf): "CELLS_EXCEED_SAMPLES", no feasible
-//   layout, with the violated bound and the fillers that would repair it; or
-//   "ROWS_NOT_FOUND", none found within the node limit and none excluded.
+//   layout, with the violated bound and the fillers that would repair it;
+//   "ROWS_NOT_FOUND", none found within the node limit and none excluded; or
+//   "TOO_MANY_FILLERS", their demand would exceed that of the samples and
+//   64 MiB.
 // DEADLINE_EXCEEDED: the budget's deadline or the time limit passed before
 //   there was any layout.
 // CANCELLED: the budget was cancelled.
-// INVALID_ARGUMENT: options out of range, with paths "header.options...".
+// INVALID_ARGUMENT: options out of range, with paths "header.options...", or a
+//   `current` that is no placement of the window.
 absl::StatusOr<Plan> MakePlan(const Window& window, const Placement& current,
                               const PlanOptions& options,
                               const Budget& budget = {},

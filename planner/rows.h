@@ -15,9 +15,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "planner/bin_packing.h"
 #include "planner/budget.h"
 
 namespace routepack {
@@ -38,36 +38,29 @@ enum class RowOutcome {
   kNotFound,    // no feasible rows found, none excluded, within the limits
 };
 
-// A packing into bins: item indices, bin by bin.
-using Bins = std::vector<std::vector<uint32_t>>;
-
 struct RowResult {
   RowOutcome outcome = RowOutcome::kNotFound;
-  uint32_t rows = 0;              // R; for kInfeasible the least R that fits
+  uint32_t rows = 0;              // R; for kInfeasible the least R that fits,
+                                  // for kNotFound one that does
   uint32_t rows_lower_bound = 0;  // fewest rows not excluded
   uint32_t bins_lower_bound = 0;  // proved: opt >= this
   uint32_t bins_upper_bound = 0;  // bins of `bins`
   // What proves the outcome: "capacity", "martello-toth-l2", "dual-feasible",
   // "exhaustive-search", "min-rows" or "row-multiple". Empty if nothing does.
   std::string proof;
-  uint32_t fillers = 0;   // fillers added, or (kInfeasible) that would repair
-  uint64_t nodes = 0;     // visited by the exact search
-  bool truncated = false; // node limit or budget cut the search
-  Bins bins;              // the best packing found, at most C each
+  // Added (R D - N); for kInfeasible the fewest that would repair the window,
+  // for kNotFound a number that would.
+  uint32_t fillers = 0;
+  uint64_t nodes = 0;      // visited by the exact search
+  bool truncated = false;  // node limit or budget left `rows` open
+  Bins bins;               // the best packing found, at most C each
 };
 
-// `occupancy` [N], each in [1, C]. CANCELLED if the budget was cancelled.
+// `occupancy` [N]. CANCELLED if the budget was cancelled. INVALID_ARGUMENT: an
+// occupancy outside [1, C], or constraints of more than 2^31 cells.
 absl::StatusOr<RowResult> FewestRows(std::span<const uint32_t> occupancy,
                                      const RowConstraints& constraints,
                                      const Budget& budget);
-
-// Items by decreasing size (ties: lower index) into the first bin with room.
-Bins FirstFitDecreasing(std::span<const uint32_t> sizes, uint32_t capacity);
-
-// Lower bounds on the bins that `sizes` need.
-uint32_t CapacityBound(std::span<const uint32_t> sizes, uint32_t capacity);
-uint32_t MartelloTothL2(std::span<const uint32_t> sizes, uint32_t capacity);
-uint32_t DualFeasibleBound(std::span<const uint32_t> sizes, uint32_t capacity);
 
 // Splits bins of several items until there are `cells` of them: always the
 // fullest splittable bin (ties: lower index), into two halves of nearly equal

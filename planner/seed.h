@@ -4,22 +4,28 @@
 #define ROUTEPACK_PLANNER_SEED_H_
 
 #include <cstdint>
+#include <stop_token>
 
 #include "planner/layout.h"
 #include "planner/rows.h"
 
 namespace routepack {
 
-// x_length: the packing that proved R feasible, split to R D cells, cells in
-// the order of the bins, row by row. Length-only: it knows no routing.
+// x_length: the packing that proved R feasible (bins of samples, at most C
+// each), split to as many cells as samples and fillers leave: cells in the
+// order of the bins, row by row, then every filler in a cell of its own.
+// Length-only: it knows no routing. Needs bins.size() + fillers <= R D <=
+// items.
 Layout LengthLayout(const PackingProblem& problem, uint32_t rows, Bins bins);
 
 // EDPAwarePair, deterministic: takes the layout's cells in decreasing
 // routed-token peak (sum_l max_p of the cell; ties: lower cell) and puts each
 // into the empty (r, d) with the least key (increase of sum_l max_p W of the
 // row-shard, largest resulting max_{l,p} W; ties: lower r, then lower d).
-// O((R D) (R G) L P). Samples stay in their cells.
-Layout EdpAwarePair(const PackingProblem& problem, const Layout& layout);
+// O((R D) (R G) L P), row-shards in parallel; memory O((R D + R G) L P).
+// Samples stay in their cells. `layout` itself once `stop` is requested.
+Layout EdpAwarePair(const PackingProblem& problem, const Layout& layout,
+                    std::stop_token stop = {});
 
 }  // namespace routepack
 

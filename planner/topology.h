@@ -35,6 +35,7 @@ class Topology {
  public:
   static constexpr uint32_t kMaxSlots = 1 << 16;
   static constexpr uint32_t kMaxRanks = 1 << 14;
+  static constexpr uint32_t kMaxDegree = 1 << 16;  // of tp, cp, pp and etp
 
   // P = ep, G = tp cp dp / (etp ep); shard g owns the m = etp ep / (tp cp)
   // consecutive slots from g m.
@@ -46,11 +47,12 @@ class Topology {
 
   // Shards stated slot by slot; none means one shard of all slots.
   // INVALID_ARGUMENT: sizes out of range, or the shards do not hold every slot
-  // exactly once. `field` prefixes the paths of violations.
+  // exactly once. `field` prefixes the paths of violations, which name
+  // dp_slots, ep_ranks and shards[g].slots[j] below it.
   static absl::StatusOr<Topology> FromShards(
       uint32_t dp_slots, uint32_t ep_ranks,
       const std::vector<std::vector<uint32_t>>& shards,
-      std::string_view field = "topology.shards");
+      std::string_view field = "header.topology.shards");
 
   uint32_t num_slots() const {  // D
     return static_cast<uint32_t>(shard_of_slot_.size());

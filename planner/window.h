@@ -61,7 +61,7 @@ struct SampleInfo {
   uint32_t group = 0;   // prompt group
 };
 
-// Bytes a window of this shape will hold: what admission reserves.
+// Bytes a window of this shape will hold: what admission reserves. Saturates.
 uint64_t WindowBytes(uint64_t num_samples, uint64_t num_layers,
                      uint64_t num_experts, uint32_t token_cap);
 
@@ -107,8 +107,7 @@ class Window {
 
  private:
   friend class WindowBuilder;
-  using CountArray =
-      std::variant<std::vector<uint16_t>, std::vector<uint32_t>>;
+  using CountArray = std::variant<std::vector<uint16_t>, std::vector<uint32_t>>;
   Window(WindowSpec spec, std::vector<SampleInfo> samples, CountArray counts,
          std::vector<uint32_t> imputed);
 
@@ -123,12 +122,14 @@ class Window {
 class WindowBuilder {
  public:
   // INVALID_ARGUMENT names every field of the spec that is out of range, with
-  // paths as in WindowHeader ("header.token_cap").
+  // paths as in WindowHeader ("header.token_cap"). RESOURCE_EXHAUSTED: there
+  // is no memory for the window. Memory is reserved here and becomes resident
+  // as samples are added.
   static absl::StatusOr<WindowBuilder> Create(WindowSpec spec);
 
   // Appends a sample with its counts [L, E], or without. Violations are
   // collected, with paths "samples[i]...", and reported by Seal; a bad sample
-  // still takes its place.
+  // still takes its place, but from then on counts are checked and not kept.
   void AddSample(const SampleInfo& info,
                  std::optional<std::span<const uint32_t>> counts);
   // Records a violation of sample `num_added()` found while decoding it, e.g.
@@ -142,7 +143,9 @@ class WindowBuilder {
   const Violations& violations() const { return violations_; }
 
   // Checks what only the whole window shows (number of samples, duplicate
-  // ids, sums), fills in missing counts, computes the digest.
+  // ids, bounds of the score), fills in missing counts (the mean routing per
+  // token of the samples that have counts, scaled to top_k t by largest
+  // remainders, no count above t), computes the digest.
   // INVALID_ARGUMENT lists all violations.
   absl::StatusOr<Window> Seal() &&;
 

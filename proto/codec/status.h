@@ -3,10 +3,13 @@
 // Violations become BadRequest, precondition details PreconditionFailure,
 // retry delays RetryInfo; and back. Independent of gRPC: the serialised
 // google.rpc.Status is what gRPC carries as error details.
+//
+//   return grpc::Status(code, WireMessage(status), StatusToWire(status));
 
 #ifndef ROUTEPACK_PROTO_CODEC_STATUS_H_
 #define ROUTEPACK_PROTO_CODEC_STATUS_H_
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,7 +19,17 @@
 
 namespace routepack {
 
-// Serialised google.rpc.Status with code, message and details.
+// gRPC peers refuse trailers above 8 KiB unless told otherwise, and then the
+// caller sees none of the error. Message (percent-encoded) and details
+// (base64) together stay below this; the rest is left to gRPC's own fields.
+inline constexpr size_t kMaxStatusHeaderBytes = 7168;
+
+// The message for the wire: the status's, shortened when very long, with a
+// note when not all violations fit.
+std::string WireMessage(const absl::Status& status);
+
+// Serialised google.rpc.Status with code, WireMessage and as many details as
+// fit.
 std::string StatusToWire(const absl::Status& status);
 
 // The reverse; details that are not understood are dropped. `code` and

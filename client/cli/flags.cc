@@ -1,0 +1,263 @@
+#include "client/cli/flags.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <utility>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
+#include "absl/strings/str_cat.h"
+#include "client/cli/commands.h"
+#include "client/model_config.h"
+#include "google/protobuf/util/time_util.h"
+
+ABSL_FLAG(bool, json, false, "Print JSON for machines instead of tables.");
+ABSL_FLAG(std::string, output, "",
+          "File to write; .json is JSON, other extensions are binary.");
+ABSL_FLAG(uint32_t, rows, 4, "Rows of the layout to print.");
+
+ABSL_FLAG(std::string, server, "",
+          "host:port of routepackd. Default: $ROUTEPACK_SERVER, else "
+          "localhost:7070.");
+ABSL_FLAG(absl::Duration, timeout, absl::ZeroDuration(),
+          "Longest time a call may take, e.g. 30s; 0 means 10s for questions "
+          "and no limit for planning.");
+
+ABSL_FLAG(std::string, job, "", "job_id of the window's key.");
+ABSL_FLAG(std::string, run, "", "run_id of the window's key.");
+ABSL_FLAG(uint64_t, step, 0, "Optimizer step of the window's key.");
+ABSL_FLAG(uint32_t, minibatch, 0, "Mini-batch of the window's key.");
+
+ABSL_FLAG(uint32_t, ep, 0, "Expert-parallel size; 0: the window's.");
+ABSL_FLAG(uint32_t, dp, 0, "Data-parallel size; 0: the window's.");
+ABSL_FLAG(uint32_t, tp, 0, "Tensor-parallel size; 0: the window's.");
+ABSL_FLAG(uint32_t, cp, 0, "Context-parallel size; 0: the window's.");
+ABSL_FLAG(uint32_t, pp, 0, "Pipeline stages; 0: the window's.");
+ABSL_FLAG(uint32_t, etp, 0,
+          "Tensor-parallel size of experts; 0: the window's.");
+ABSL_FLAG(uint32_t, token_cap, 0,
+          "Most tokens in a cell, per DP slot; 0: the window's.");
+ABSL_FLAG(uint32_t, length_multiple, 0,
+          "Round occupancies up to this multiple; 0: the window's.");
+ABSL_FLAG(std::string, attention_config, "",
+          "config.json of the model (Hugging Face): derive attention costs "
+          "from it instead of the window's.");
+
+ABSL_FLAG(std::string, placement, "",
+          "Expert placement: lpt, identity or keep; empty: the window's, else "
+          "lpt.");
+ABSL_FLAG(uint32_t, min_rows, 0, "Fewest rows; 0: the window's.");
+ABSL_FLAG(uint32_t, row_multiple, 0,
+          "Rows are a multiple of this; 0: the window's.");
+ABSL_FLAG(bool, allow_filler, false,
+          "Add zero-loss filler samples when there are fewer samples than "
+          "cells.");
+ABSL_FLAG(std::string, row_order, "",
+          "Order of rows: as_planned or light_ends; empty: the window's.");
+ABSL_FLAG(uint64_t, seed, 0, "Seed of random choices; 0: the window's.");
+ABSL_FLAG(absl::Duration, time_limit, absl::ZeroDuration(),
+          "Stop improving after this time, e.g. 2s; 0: the window's, else "
+          "none.");
+ABSL_FLAG(uint32_t, threads, 0, "Planner threads; 0: one a core.");
+
+namespace routepack::cli {
+namespace {
+
+constexpr char kDefaultServer[] = "localhost:7070";
+
+// Overrides `set` by the flag unless it is 0.
+template <typename Flag, typename Set>
+void Override(const Flag& flag, Set&& set) {
+  if (const uint32_t value = absl::GetFlag(flag); value != 0) set(value);
+}
+
+bool MeshFlagGiven() {
+  for (const char* name : {"ep", "dp", "tp", "cp", "pp", "etp"}) {
+    if (FlagChanged(name)) return true;
+  }
+  return false;
+}
+
+void ApplyMeshFlags(v1::WindowHeader& header) {
+  if (!MeshFlagGiven()) return;
+  v1::MeshSizes mesh = header.topology().mesh();
+  if (header.topology().has_shards()) {
+    mesh.set_dp(header.topology().shards().dp_slots());
+    mesh.set_ep(header.topology().shards().ep_ranks());
+  }
+  Override(FLAGS_ep, [&](uint32_t value) { mesh.set_ep(value); });
+  Override(FLAGS_dp, [&](uint32_t value) { mesh.set_dp(value); });
+  Override(FLAGS_tp, [&](uint32_t value) { mesh.set_tp(value); });
+  Override(FLAGS_cp, [&](uint32_t value) { mesh.set_cp(value); });
+  Override(FLAGS_pp, [&](uint32_t value) { mesh.set_pp(value); });
+  Override(FLAGS_etp, [&](uint32_t value) { mesh.set_etp(value); });
+  *header.mutable_topology()->mutable_mesh() = mesh;
+}
+
+absl::Status ApplyAttentionConfig(const std::string& path,
+                                  v1::WindowHeader& header) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  if (!in || !(text << in.rdbuf())) {
+    return absl::NotFoundError(absl::StrCat(path, ": cannot read"));
+  }
+  absl::StatusOr<ModelConfig> config = ParseModelConfig(text.str());
+  if (!config.ok()) {
+    return absl::Status(config.status().code(),
+                        absl::StrCat(path, ": ", config.status().message()));
+  }
+  // Costs are relative to the experts' work, so that another number of MoE
+  // layers would shift the weight between the two.
+  if (config->num_layers != header.num_layers()) {
+    std::cerr << "warning: " << path << " has " << config->num_layers
+              << " MoE layers, the window " << header.num_layers()
+              << ": attention weighs as in the whole model\n";
+  }
+  header.clear_attention();
+  *header.mutable_attention()->mutable_model() = config->shape;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<std::string> ServerFlags() { return {"server", "timeout"}; }
+std::vector<std::string> KeyFlags() {
+  return {"job", "run", "step", "minibatch"};
+}
+std::vector<std::string> WindowFlags() {
+  return {"ep",
+          "dp",
+          "tp",
+          "cp",
+          "pp",
+          "etp",
+          "token_cap",
+          "length_multiple",
+          "attention_config"};
+}
+std::vector<std::string> OptionFlags() {
+  return {"placement", "min_rows", "row_multiple", "allow_filler",
+          "row_order", "seed",     "time_limit"};
+}
+
+std::vector<std::string> Concat(
+    std::initializer_list<std::vector<std::string>> lists) {
+  std::vector<std::string> all;
+  for (const auto& list : lists) {
+    all.insert(all.end(), list.begin(), list.end());
+  }
+  return all;
+}
+
+bool FlagChanged(const std::string& name) {
+  const absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
+  return flag != nullptr && flag->CurrentValue() != flag->DefaultValue();
+}
+
+absl::Status ApplyWindowFlags(v1::WindowHeader& header) {
+  ApplyMeshFlags(header);
+  Override(FLAGS_token_cap,
+           [&](uint32_t value) { header.set_token_cap(value); });
+  Override(FLAGS_length_multiple,
+           [&](uint32_t value) { header.set_length_multiple(value); });
+  const std::string config = absl::GetFlag(FLAGS_attention_config);
+  if (config.empty()) return absl::OkStatus();
+  return ApplyAttentionConfig(config, header);
+}
+
+absl::Status ApplyOptionFlags(v1::WindowHeader& header) {
+  v1::PlanOptions& options = *header.mutable_options();
+  const std::string placement = absl::GetFlag(FLAGS_placement);
+  if (placement == "lpt") {
+    options.set_placement(v1::PLACEMENT_POLICY_LPT);
+  } else if (placement == "identity") {
+    options.set_placement(v1::PLACEMENT_POLICY_IDENTITY);
+  } else if (placement == "keep") {
+    options.set_placement(v1::PLACEMENT_POLICY_KEEP);
+  } else if (!placement.empty()) {
+    return UsageError(absl::StrCat("--placement=", placement,
+                                   ": must be lpt, identity or keep"));
+  }
+  const std::string row_order = absl::GetFlag(FLAGS_row_order);
+  if (row_order == "as_planned") {
+    options.set_row_order(v1::ROW_ORDER_AS_PLANNED);
+  } else if (row_order == "light_ends") {
+    options.set_row_order(v1::ROW_ORDER_LIGHT_ENDS);
+  } else if (!row_order.empty()) {
+    return UsageError(absl::StrCat("--row_order=", row_order,
+                                   ": must be as_planned or light_ends"));
+  }
+  Override(FLAGS_min_rows,
+           [&](uint32_t value) { options.set_min_rows(value); });
+  Override(FLAGS_row_multiple,
+           [&](uint32_t value) { options.set_row_multiple(value); });
+  if (absl::GetFlag(FLAGS_allow_filler)) options.set_allow_filler(true);
+  if (FlagChanged("seed")) options.set_seed(absl::GetFlag(FLAGS_seed));
+  if (const absl::Duration limit = absl::GetFlag(FLAGS_time_limit);
+      limit < absl::ZeroDuration()) {
+    return UsageError("--time_limit: must not be negative");
+  } else if (limit > absl::ZeroDuration() && limit < absl::InfiniteDuration()) {
+    *options.mutable_time_limit() =
+        google::protobuf::util::TimeUtil::NanosecondsToDuration(
+            absl::ToInt64Nanoseconds(limit));
+  }
+  return absl::OkStatus();
+}
+
+void ApplyKeyFlags(v1::PlanKey& key) {
+  if (FlagChanged("job")) key.set_job_id(absl::GetFlag(FLAGS_job));
+  if (FlagChanged("run")) key.set_run_id(absl::GetFlag(FLAGS_run));
+  if (FlagChanged("step")) key.set_step(absl::GetFlag(FLAGS_step));
+  if (FlagChanged("minibatch")) {
+    key.set_minibatch(absl::GetFlag(FLAGS_minibatch));
+  }
+}
+
+absl::StatusOr<v1::PlanKey> KeyFromFlags() {
+  v1::PlanKey key;
+  ApplyKeyFlags(key);
+  if (key.job_id().empty()) {
+    return UsageError(
+        "--job is required (and --run, --step, --minibatch where "
+        "they are not empty or 0)");
+  }
+  return key;
+}
+
+std::string KeyText(const v1::PlanKey& key) {
+  std::string text = key.job_id().empty() ? "(no job)" : key.job_id();
+  if (!key.run_id().empty()) absl::StrAppend(&text, "/", key.run_id());
+  absl::StrAppend(&text, " step ", key.step());
+  if (key.minibatch() != 0) absl::StrAppend(&text, ".", key.minibatch());
+  return text;
+}
+
+std::string ServerAddress() {
+  if (std::string flag = absl::GetFlag(FLAGS_server); !flag.empty()) {
+    return flag;
+  }
+  const char* variable = std::getenv("ROUTEPACK_SERVER");
+  return variable != nullptr && *variable != '\0' ? variable : kDefaultServer;
+}
+
+absl::StatusOr<PlannerClient> ConnectFromFlags(absl::Duration default_timeout) {
+  const std::string address = ServerAddress();
+  absl::Duration timeout = absl::GetFlag(FLAGS_timeout);
+  if (timeout < absl::ZeroDuration()) {
+    return UsageError("--timeout: must not be negative");
+  }
+  if (timeout == absl::ZeroDuration()) timeout = default_timeout;
+  PlannerClient probe(
+      {.target = address, .timeout = std::min(timeout, absl::Seconds(3))});
+  if (absl::StatusOr<v1::GetServerInfoResponse> info = probe.GetServerInfo();
+      !info.ok()) {
+    return absl::Status(info.status().code(),
+                        absl::StrCat("no routepackd answers at ", address, " (",
+                                     info.status().message(), ")"));
+  }
+  return PlannerClient({.target = address, .timeout = timeout});
+}
+
+}  // namespace routepack::cli

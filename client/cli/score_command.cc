@@ -1,0 +1,144 @@
+#include <cmath>
+#include <iostream>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "client/cli/commands.h"
+#include "client/cli/flags.h"
+#include "client/cli/report.h"
+#include "client/cli/table.h"
+#include "client/cli/terminal.h"
+#include "client/window_file.h"
+#include "planner/plan.h"
+#include "proto/codec/codec.h"
+
+namespace routepack::cli {
+namespace {
+
+// What the window, the placement and the layout are worth.
+struct Recomputed {
+  Metrics metrics;
+  ScoreBounds bounds;
+};
+
+absl::StatusOr<Recomputed> Recompute(const Window& window, const Plan& plan) {
+  absl::Status status = ValidatePlacement(plan.placement, "placement");
+  if (!status.ok()) return status;
+  PackingProblem problem = MakeProblem(window, plan.num_fillers);
+  status = ValidateLayout(problem, plan.layout);
+  if (!status.ok()) return status;
+  problem.demand = ProjectDemand(window, plan.placement, plan.num_fillers);
+  const std::vector<uint64_t> experts = window.ExpertLoads();
+  const std::vector<uint64_t> ranks = RankLoads(plan.placement, experts);
+  return Recomputed{MakeMetrics(problem, EvaluateLayout(problem, plan.layout),
+                                CvGlobal(ranks, window.num_layers(),
+                                         plan.placement.num_ranks)),
+                    LowerBounds(problem, plan.layout.rows, experts, ranks)};
+}
+
+std::string Comparison(const v1::Plan& stated, const Recomputed& found,
+                       uint32_t token_cap) {
+  Table table({"routepack", "stated", "recomputed", ""});
+  const auto whole = [&](const std::string& name, int64_t a, int64_t b) {
+    table.AddRow({name, WithCommas(static_cast<uint64_t>(a)),
+                  WithCommas(static_cast<uint64_t>(b)),
+                  a == b ? "match" : "DIFFERS"});
+  };
+  const auto real = [&](const std::string& name, double a, double b) {
+    table.AddRow({name, Fixed(a, 6), Fixed(b, 6),
+                  std::abs(a - b) <= 1e-9 * std::max(1.0, std::abs(b))
+                      ? "match"
+                      : "DIFFERS"});
+  };
+  const v1::Metrics& metrics = stated.routepack();
+  const double unit = static_cast<double>(kScoreScale) * token_cap;
+  whole("slowest shard", metrics.score().slowest_shard(),
+        found.metrics.score.slowest_shard);
+  whole("all shards", metrics.score().total(), found.metrics.score.total);
+  whole("worst row", metrics.score().worst_row(),
+        found.metrics.score.worst_row);
+  whole("EP peak sum", static_cast<int64_t>(metrics.ep_peak_sum()),
+        static_cast<int64_t>(found.metrics.ep_peak_sum));
+  whole("tail peak", static_cast<int64_t>(metrics.tail_peak()),
+        static_cast<int64_t>(found.metrics.tail_peak));
+  real("efficiency", metrics.balance_efficiency(),
+       found.metrics.balance_efficiency);
+  real("attention", metrics.attention(), found.metrics.attention);
+  real("joint", metrics.joint(), found.metrics.joint);
+  real("CV", metrics.cv_global(), found.metrics.cv_global);
+  real("bound, placement", stated.bounds().joint_for_placement(),
+       static_cast<double>(found.bounds.for_placement) / unit);
+  real("bound, any", stated.bounds().joint_for_any_placement(),
+       static_cast<double>(found.bounds.for_any_placement) / unit);
+  return table.ToString();
+}
+
+absl::Status Differs(const std::string& path, const absl::Status& status) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " is not a plan of this window: ", status.message()));
+}
+
+absl::Status Run(const Args& args) {
+  absl::StatusOr<WindowFile> file = OpenWindow(args[0]);
+  if (!file.ok()) return file.status();
+  if (absl::Status status = ApplyWindowFlags(file->header); !status.ok()) {
+    return status;
+  }
+  absl::StatusOr<LoadedWindow> loaded = LoadWindow(args[0], *std::move(file));
+  if (!loaded.ok()) return loaded.status();
+  absl::StatusOr<v1::Plan> stated = ReadPlan(args[1]);
+  if (!stated.ok()) return stated.status();
+  absl::StatusOr<Plan> plan = DecodePlan(loaded->window, *stated);
+  if (!plan.ok()) return Differs(args[1], plan.status());
+  absl::StatusOr<Recomputed> found = Recompute(loaded->window, *plan);
+  if (!found.ok()) return Differs(args[1], found.status());
+  const absl::Status valid = ValidatePlan(loaded->window, *plan);
+  if (absl::GetFlag(FLAGS_json)) {
+    v1::Metrics recomputed = stated->routepack();
+    recomputed.set_cv_global(found->metrics.cv_global);
+    recomputed.set_ep_peak_sum(found->metrics.ep_peak_sum);
+    recomputed.set_tail_peak(found->metrics.tail_peak);
+    recomputed.set_balance_efficiency(found->metrics.balance_efficiency);
+    recomputed.set_attention(found->metrics.attention);
+    recomputed.set_joint(found->metrics.joint);
+    v1::ExactScore& score = *recomputed.mutable_score();
+    score.set_slowest_shard(found->metrics.score.slowest_shard);
+    score.set_total(found->metrics.score.total);
+    score.set_worst_row(found->metrics.score.worst_row);
+    std::cout << "{\"match\": " << (valid.ok() ? "true" : "false")
+              << ", \"stated\": " << ToJson(stated->routepack(), false)
+              << ", \"recomputed\": " << ToJson(recomputed, false) << "}\n";
+  } else {
+    std::cout << Comparison(*stated, *found, loaded->window.spec().token_cap);
+  }
+  if (!valid.ok()) return Differs(args[1], valid);
+  if (!absl::GetFlag(FLAGS_json)) {
+    std::cout << "\n"
+              << OutputStyle().Green("match")
+              << ": every sample in one cell, all cells within the cap, all "
+                 "three arms and bounds as stated\n";
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Command ScoreCommand() {
+  return {.name = "score",
+          .arguments = "WINDOW PLAN",
+          .summary = "Check a plan against its window, recomputing its score.",
+          .description =
+              "Trusts nothing in the plan file: recomputes coverage, caps,\n"
+              "placement, all metrics, bounds and the exact score here, and\n"
+              "exits 1 at the first difference. Give the window flags that\n"
+              "plan was given.",
+          .examples = {"routepackctl score window.rpw plan.json",
+                       "routepackctl score window.rpw plan.rpp --ep=16 "
+                       "--dp=16"},
+          .flags = Concat({{"json"}, WindowFlags()}),
+          .min_args = 2,
+          .max_args = 2,
+          .run = Run};
+}
+
+}  // namespace routepack::cli

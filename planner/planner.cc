@@ -1,0 +1,422 @@
+#include "planner/planner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "planner/demand.h"
+#include "planner/errors.h"
+#include "planner/seed.h"
+
+namespace routepack {
+namespace {
+
+constexpr uint32_t kMaxRowOption = 1u << 24;
+constexpr uint64_t kFreeFillerBytes = uint64_t{64} << 20;
+
+absl::Status CheckInput(const Window& window, const Placement& current,
+                        const PlanOptions& options) {
+  Violations bad;
+  const auto check_rows = [&](const char* name, uint32_t value) {
+    if (value >= 1 && value <= kMaxRowOption) return;
+    bad.Add(absl::StrCat("header.options.", name),
+            absl::StrCat("must be in [1, ", kMaxRowOption, "], is ", value));
+  };
+  check_rows("min_rows", options.min_rows);
+  check_rows("row_multiple", options.row_multiple);
+  if (options.time_limit < absl::ZeroDuration()) {
+    bad.Add("header.options.time_limit",
+            absl::StrCat("must not be negative, is ",
+                         absl::FormatDuration(options.time_limit)));
+  }
+  if (current.num_layers != window.num_layers() ||
+      current.num_experts != window.num_experts() ||
+      current.num_ranks != window.spec().topology.num_ranks()) {
+    bad.Add("header.current_placement",
+            absl::StrCat("places ", current.num_layers, " layers of ",
+                         current.num_experts, " experts on ", current.num_ranks,
+                         " EP ranks; the window has ", window.num_layers(),
+                         ", ", window.num_experts(), " and ",
+                         window.spec().topology.num_ranks()));
+  }
+  if (!bad.empty()) return bad.ToStatus();
+  return ValidatePlacement(current, "header.current_placement");
+}
+
+// `count` ids that no sample has: those after the highest, or where they would
+// run out of 64 bits, the lowest free ones.
+std::vector<uint64_t> FreeIds(const Window& window, uint32_t count) {
+  std::vector<uint64_t> ids;
+  if (count == 0) return ids;
+  std::unordered_set<uint64_t> taken;
+  uint64_t next = 0;
+  for (const SampleInfo& sample : window.samples()) {
+    taken.insert(sample.id);
+    next = std::max(next, sample.id);
+  }
+  next = next > std::numeric_limits<uint64_t>::max() - count ? 0 : next + 1;
+  for (; ids.size() < count; ++next) {
+    if (!taken.contains(next)) ids.push_back(next);
+  }
+  return ids;
+}
+
+std::string CellsSentence(const Window& window, const RowResult& rows) {
+  const uint32_t slots = window.spec().topology.num_slots();
+  return absl::StrCat(
+      rows.rows, " rows x ", slots, " slots = ", uint64_t{rows.rows} * slots,
+      " cells but the window has ", window.num_samples(), " samples");
+}
+
+absl::Status InfeasibleError(const Window& window, const RowResult& rows) {
+  return PreconditionError(
+      {.type = "CELLS_EXCEED_SAMPLES",
+       .subject = "rows",
+       .description = absl::StrCat(
+           CellsSentence(window, rows), "; fewer rows are excluded by ",
+           rows.proof, " (at least ", rows.bins_lower_bound,
+           " cells needed); add ", rows.fillers,
+           " filler samples (allow_filler) or use fewer slots")});
+}
+
+absl::Status RowsNotFoundError(const Window& window, const RowResult& rows) {
+  return PreconditionError(
+      {.type = "ROWS_NOT_FOUND",
+       .subject = "rows",
+       .description = absl::StrCat(
+           CellsSentence(window, rows), "; ", rows.rows_lower_bound,
+           " rows were neither found nor excluded in ", rows.nodes,
+           " nodes; raise row_search_nodes, or add ", rows.fillers,
+           " filler samples (allow_filler)")});
+}
+
+// A filler costs a sample's worth of demand. More of them than samples only
+// make sense for tiny windows; min_rows must not exhaust memory.
+absl::Status CheckFillers(const Window& window, const RowResult& rows) {
+  const uint64_t stride =
+      (uint64_t{window.spec().topology.num_ranks()} + 7) / 8 * 8;
+  const uint64_t item_bytes = window.num_layers() * stride * sizeof(uint32_t);
+  const uint64_t most =
+      std::max<uint64_t>(window.num_samples(), kFreeFillerBytes / item_bytes);
+  if (rows.fillers <= most) return absl::OkStatus();
+  return PreconditionError(
+      {.type = "TOO_MANY_FILLERS",
+       .subject = "rows",
+       .description = absl::StrCat(CellsSentence(window, rows), "; at most ",
+                                   most, " filler samples are added")});
+}
+
+// Rows from light at both ends to heavy in the middle, where pipeline bubbles
+// are shortest. Ties: lower row first.
+Layout OrderLightEnds(const Layout& layout, const Evaluation& evaluation) {
+  const size_t num_shards = evaluation.expert.size() / layout.rows;
+  std::vector<std::pair<int64_t, uint32_t>> by_cost;
+  for (uint32_t r = 0; r < layout.rows; ++r) {
+    int64_t cost = 0;
+    for (size_t g = 0; g < num_shards; ++g) {
+      cost += evaluation.row_cost(r * num_shards + g);
+    }
+    by_cost.emplace_back(cost, r);
+  }
+  std::sort(by_cost.begin(), by_cost.end());
+
+  std::vector<std::vector<uint32_t>> cells(layout.num_cells());
+  uint32_t first = 0;
+  uint32_t last = layout.rows - 1;
+  for (size_t k = 0; k < by_cost.size(); ++k) {
+    const uint32_t to = k % 2 == 0 ? first++ : last--;
+    for (uint32_t d = 0; d < layout.slots; ++d) {
+      const auto items = layout.cell(by_cost[k].second, d);
+      cells[to * layout.slots + d].assign(items.begin(), items.end());
+    }
+  }
+  return LayoutFromCells(layout.rows, layout.slots, cells);
+}
+
+// One run of the planner: each stage fills in its part of the plan.
+class Run {
+ public:
+  Run(const Window& window, const Placement& current,
+      const PlanOptions& options, const Budget& budget, PlanObserver* observer)
+      : window_(window),
+        current_(current),
+        options_(options),
+        budget_(budget),
+        observer_(observer),
+        start_(std::chrono::steady_clock::now()),
+        stage_start_(start_),
+        problem_(MakeProblem(window, 0)) {
+    budget_.deadline =
+        std::min(budget_.deadline, absl::Now() + options.time_limit);
+  }
+
+  absl::StatusOr<Plan> Execute() {
+    using Stage = absl::Status (Run::*)();
+    constexpr struct {
+      const char* name;
+      Stage run;
+      double fraction;
+    } kStages[] = {
+        {"placement", &Run::PlaceExperts, 0.1},
+        {"rows", &Run::MinimiseRows, 0.2},
+        {"bounds", &Run::FindBounds, 0.25},
+        {"baseline", &Run::EvaluateBaseline, 0.5},
+        {"demand", &Run::ProjectPlacement, 0.7},
+        {"packing", &Run::PackRows, 0.95},
+        {"validation", &Run::Validate, 1.0},
+    };
+    for (const auto& stage : kStages) {
+      if (absl::Status status = CheckBudget(); !status.ok()) return status;
+      if (absl::Status status = (this->*stage.run)(); !status.ok()) {
+        return status;
+      }
+      EndStage(stage.name, stage.fraction);
+    }
+    if (absl::Status status = CheckBudget(); !status.ok()) return status;
+    AddWarnings();
+    return std::move(plan_);
+  }
+
+ private:
+  // From the rows on there is a layout, and the deadline only ends searches.
+  absl::Status CheckBudget() const {
+    if (budget_.Cancelled()) return absl::CancelledError("plan was cancelled");
+    if (plan_.rows.rows == 0 && budget_.OutOfTime()) return OutOfTimeError();
+    return absl::OkStatus();
+  }
+
+  static absl::Status OutOfTimeError() {
+    return absl::DeadlineExceededError(
+        "the deadline or time limit passed before there was a layout");
+  }
+
+  void EndStage(const char* name, double fraction) {
+    const auto now = std::chrono::steady_clock::now();
+    plan_.timings.push_back({name, absl::FromChrono(now - stage_start_)});
+    stage_start_ = now;
+    if (observer_ == nullptr) return;
+    const double unit = static_cast<double>(kScoreScale) *
+                        static_cast<double>(window_.spec().token_cap);
+    observer_->OnProgress(
+        {.stage = name,
+         .fraction = fraction,
+         .rows = plan_.rows.rows,
+         .joint =
+             static_cast<double>(plan_.evaluation.score.slowest_shard) / unit,
+         .bound = static_cast<double>(plan_.bounds.for_placement) / unit,
+         .elapsed = absl::FromChrono(now - start_)});
+  }
+
+  absl::Status PlaceExperts() {
+    const uint32_t num_layers = window_.num_layers();
+    const uint32_t num_experts = window_.num_experts();
+    const uint32_t num_ranks = window_.spec().topology.num_ranks();
+    identity_ = IdentityPlacement(num_layers, num_experts, num_ranks);
+    expert_loads_ = window_.ExpertLoads();
+    switch (options_.placement) {
+      case PlacementPolicy::kIdentity:
+        plan_.placement = identity_;
+        break;
+      case PlacementPolicy::kLpt:
+        plan_.placement =
+            LptPlacement(expert_loads_, num_layers, num_experts, num_ranks);
+        break;
+      case PlacementPolicy::kKeep:
+        plan_.placement = current_;
+        break;
+    }
+    plan_.placement_change = ComparePlacements(current_, plan_.placement);
+    rank_loads_ = RankLoads(plan_.placement, expert_loads_);
+    if (observer_ != nullptr) {
+      observer_->OnPlacement(plan_.placement, plan_.placement_change);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status MinimiseRows() {
+    const WindowSpec& spec = window_.spec();
+    absl::StatusOr<RowResult> rows =
+        FewestRows(problem_.occupancy,
+                   {.num_slots = spec.topology.num_slots(),
+                    .token_cap = spec.token_cap,
+                    .min_rows = options_.min_rows,
+                    .row_multiple = options_.row_multiple,
+                    .allow_filler = options_.allow_filler,
+                    .max_nodes = options_.row_search_nodes},
+                   budget_);
+    if (!rows.ok()) return rows.status();
+    switch (rows->outcome) {
+      case RowOutcome::kInfeasible:
+        return InfeasibleError(window_, *rows);
+      case RowOutcome::kNotFound:
+        return budget_.OutOfTime() ? OutOfTimeError()
+                                   : RowsNotFoundError(window_, *rows);
+      case RowOutcome::kCertified:
+      case RowOutcome::kBestKnown:
+        break;
+    }
+    if (absl::Status fillers = CheckFillers(window_, *rows); !fillers.ok()) {
+      return fillers;
+    }
+    plan_.rows = *std::move(rows);
+    plan_.truncated = plan_.rows.truncated;
+    plan_.num_fillers = plan_.rows.fillers;
+    plan_.filler_ids = FreeIds(window_, plan_.num_fillers);
+    problem_ = MakeProblem(window_, plan_.num_fillers);
+    length_ = LengthLayout(problem_, plan_.rows.rows, LengthOnlyBins());
+    return absl::OkStatus();
+  }
+
+  // First-fit decreasing where it fits, as in the paper, so that anybody can
+  // repeat it; else the packing that proved R feasible.
+  Bins LengthOnlyBins() {
+    Bins found = std::exchange(plan_.rows.bins, {});
+    Bins bins = FirstFitDecreasing(
+        std::span(problem_.occupancy).first(problem_.num_samples),
+        problem_.token_cap);
+    const uint64_t cells =
+        uint64_t{plan_.rows.rows} * problem_.topology.num_slots();
+    return bins.size() + plan_.num_fillers <= cells ? bins : found;
+  }
+
+  absl::Status FindBounds() {
+    plan_.bounds =
+        LowerBounds(problem_, plan_.rows.rows, expert_loads_, rank_loads_);
+    return absl::OkStatus();
+  }
+
+  double Cv(std::span<const uint64_t> rank_loads) const {
+    return CvGlobal(rank_loads, window_.num_layers(),
+                    problem_.topology.num_ranks());
+  }
+
+  absl::Status EvaluateBaseline() {
+    problem_.demand = ProjectDemand(window_, identity_, plan_.num_fillers);
+    plan_.baseline = MakeMetrics(problem_, EvaluateLayout(problem_, length_),
+                                 Cv(RankLoads(identity_, expert_loads_)));
+    return absl::OkStatus();
+  }
+
+  absl::Status ProjectPlacement() {
+    if (plan_.placement != identity_) {
+      problem_.demand = {};
+      problem_.demand =
+          ProjectDemand(window_, plan_.placement, plan_.num_fillers);
+    }
+    plan_.layout = length_;
+    plan_.evaluation = EvaluateLayout(problem_, length_);
+    plan_.reorder = MakeMetrics(problem_, plan_.evaluation, Cv(rank_loads_));
+    return absl::OkStatus();
+  }
+
+  absl::Status PackRows() {
+    if (budget_.OutOfTime()) {
+      plan_.truncated = true;
+    } else {
+      Layout paired = EdpAwarePair(problem_, length_, budget_.stop);
+      if (absl::Status status = CheckBudget(); !status.ok()) return status;
+      Evaluation evaluation = EvaluateLayout(problem_, paired);
+      if (evaluation.score < plan_.evaluation.score) {
+        plan_.layout = std::move(paired);
+        plan_.evaluation = std::move(evaluation);
+      }
+    }
+    if (options_.row_order == RowOrder::kLightEnds) {
+      plan_.layout = OrderLightEnds(plan_.layout, plan_.evaluation);
+      plan_.evaluation = EvaluateLayout(problem_, plan_.layout);
+    }
+    plan_.routepack = MakeMetrics(problem_, plan_.evaluation, Cv(rank_loads_));
+    return absl::OkStatus();
+  }
+
+  // What ValidatePlan checks without evaluating again what was just evaluated
+  // in full.
+  absl::Status Validate() {
+    absl::Status status = ValidateLayout(problem_, plan_.layout);
+    if (!status.ok()) return status;
+    status = ValidatePlacement(plan_.placement, "placement");
+    if (!status.ok()) return absl::InternalError(status.message());
+    if (plan_.reorder.score < plan_.routepack.score) {
+      return absl::InternalError("the result is worse than its first layout");
+    }
+    if (plan_.routepack.score.slowest_shard < plan_.bounds.for_placement) {
+      return absl::InternalError("the score is below its lower bound");
+    }
+    return absl::OkStatus();
+  }
+
+  void AddWarnings() {
+    const WindowSpec& spec = window_.spec();
+    std::vector<std::string>& out = plan_.warnings;
+    if (spec.attention.empty()) {
+      out.push_back(
+          "no attention stages were given: attention is taken to be free");
+    }
+    if (spec.counts_origin == CountsOrigin::kUnspecified) {
+      out.push_back(
+          "the origin of the counts was not stated: they are exact only if "
+          "training keeps the recorded routing");
+    }
+    if (!window_.imputed().empty()) {
+      out.push_back(absl::StrCat(window_.imputed().size(), " of ",
+                                 window_.num_samples(),
+                                 " samples had no counts: the window mean "
+                                 "stands in for them"));
+    }
+    if (plan_.num_fillers > 0) {
+      out.push_back(absl::StrCat(plan_.num_fillers,
+                                 " filler samples were added: they must not "
+                                 "contribute to the loss"));
+    }
+    if (plan_.rows.truncated) {
+      out.push_back(absl::StrCat(
+          "the row search ended at its limit after ", plan_.rows.nodes,
+          " nodes: ", plan_.rows.rows_lower_bound, " rows are not excluded, ",
+          plan_.rows.rows, " are planned"));
+    }
+    if (plan_.truncated && !plan_.rows.truncated) {
+      out.push_back(
+          "time ran out before packing: the layout knows lengths only");
+    }
+    if (plan_.bounds.hot_expert_layers > 0) {
+      out.push_back(absl::StrCat(
+          "in ", plan_.bounds.hot_expert_layers, " of ", window_.num_layers(),
+          " layers one expert is hotter than the mean rank: no placement "
+          "balances them"));
+    }
+  }
+
+  const Window& window_;
+  const Placement& current_;
+  const PlanOptions& options_;
+  Budget budget_;
+  PlanObserver* const observer_;
+  const std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point stage_start_;
+
+  Plan plan_;
+  Placement identity_;
+  std::vector<uint64_t> expert_loads_;  // [l][e]
+  std::vector<uint64_t> rank_loads_;    // [l][p]
+  PackingProblem problem_;
+  Layout length_;
+};
+
+}  // namespace
+
+absl::StatusOr<Plan> MakePlan(const Window& window, const Placement& current,
+                              const PlanOptions& options, const Budget& budget,
+                              PlanObserver* observer) {
+  if (absl::Status input = CheckInput(window, current, options); !input.ok()) {
+    return input;
+  }
+  return Run(window, current, options, budget, observer).Execute();
+}
+
+}  // namespace routepack

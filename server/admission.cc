@@ -1,0 +1,105 @@
+#include "server/admission.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/numeric/int128.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "proto/codec/status.h"
+
+namespace routepack::server {
+
+uint64_t PlanningBytes(const WindowSpec& spec) {
+  // Demand rows are padded to 8 ranks of 4 bytes (planner/demand.h).
+  const uint64_t stride = (uint64_t{spec.topology.num_ranks()} + 7) / 8 * 8;
+  const absl::uint128 bytes =
+      absl::uint128(WindowBytes(spec.num_samples, spec.num_layers,
+                                spec.num_experts, spec.token_cap)) +
+      absl::uint128(2 * sizeof(uint32_t)) * spec.num_samples * spec.num_layers *
+          stride;
+  constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
+  return bytes > kMax ? kMax : static_cast<uint64_t>(bytes);
+}
+
+struct Reservation::Ledger {
+  const uint32_t max_windows;
+  const uint64_t max_bytes;
+  mutable absl::Mutex mu;
+  uint32_t windows ABSL_GUARDED_BY(mu) = 0;
+  uint64_t bytes ABSL_GUARDED_BY(mu) = 0;
+};
+
+Reservation::Reservation(std::shared_ptr<Ledger> ledger, uint64_t bytes)
+    : ledger_(std::move(ledger)), bytes_(bytes) {}
+
+Reservation::Reservation(Reservation&& other) noexcept
+    : ledger_(std::move(other.ledger_)), bytes_(other.bytes_) {
+  other.ledger_ = nullptr;
+  other.bytes_ = 0;
+}
+
+Reservation& Reservation::operator=(Reservation&& other) noexcept {
+  if (this == &other) return *this;
+  Release();
+  ledger_ = std::exchange(other.ledger_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  return *this;
+}
+
+void Reservation::Release() {
+  if (ledger_ == nullptr) return;
+  {
+    absl::MutexLock lock(&ledger_->mu);
+    --ledger_->windows;
+    ledger_->bytes -= bytes_;
+  }
+  ledger_ = nullptr;
+  bytes_ = 0;
+}
+
+Admission::Admission(uint32_t max_windows, uint64_t max_bytes)
+    : ledger_(new Reservation::Ledger{.max_windows = max_windows,
+                                      .max_bytes = max_bytes}) {}
+
+absl::StatusOr<Reservation> Admission::Admit(uint64_t bytes) {
+  if (bytes > ledger_->max_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the window needs ", bytes,
+                     " bytes of memory, more than the server has for all "
+                     "windows (",
+                     ledger_->max_bytes, ", --window_memory_mb)"));
+  }
+  absl::MutexLock lock(&ledger_->mu);
+  if (ledger_->windows >= ledger_->max_windows) {
+    return RetryableError(absl::StatusCode::kResourceExhausted,
+                          absl::StrCat("the server has ", ledger_->windows,
+                                       " open windows, as many as it takes "
+                                       "(--max_open_windows); try again later"),
+                          kRetryAfter);
+  }
+  if (bytes > ledger_->max_bytes - ledger_->bytes) {
+    return RetryableError(
+        absl::StatusCode::kResourceExhausted,
+        absl::StrCat("the window needs ", bytes, " bytes of memory, ",
+                     ledger_->max_bytes - ledger_->bytes, " of ",
+                     ledger_->max_bytes,
+                     " are free (--window_memory_mb); try again later"),
+        kRetryAfter);
+  }
+  ++ledger_->windows;
+  ledger_->bytes += bytes;
+  return Reservation(ledger_, bytes);
+}
+
+uint32_t Admission::open_windows() const {
+  absl::MutexLock lock(&ledger_->mu);
+  return ledger_->windows;
+}
+
+uint64_t Admission::reserved_bytes() const {
+  absl::MutexLock lock(&ledger_->mu);
+  return ledger_->bytes;
+}
+
+}  // namespace routepack::server

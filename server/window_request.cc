@@ -1,0 +1,108 @@
+#include "server/window_request.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "planner/errors.h"
+#include "proto/codec/codec.h"
+#include "xxhash.h"
+
+namespace routepack::server {
+namespace {
+
+// Gathers what is wrong with a header. Violations of all parts are listed
+// together; another error is kept for when there are none.
+class Findings {
+ public:
+  void Add(const absl::Status& status) {
+    const std::vector<FieldViolation> list = ViolationsOf(status);
+    for (const FieldViolation& v : list) bad.Add(v.field, v.description);
+    if (!status.ok() && list.empty()) first_.Update(status);
+  }
+  absl::Status ToStatus() const {
+    return bad.empty() ? first_ : bad.ToStatus();
+  }
+
+  Violations bad;
+
+ private:
+  absl::Status first_;
+};
+
+absl::StatusOr<Placement> FindCommitted(const v1::WindowHeader& header,
+                                        const WindowSpec& spec,
+                                        const PlanStore& store) {
+  constexpr char kField[] = "header.current_placement.committed_version";
+  const std::string& version = header.current_placement().committed_version();
+  absl::StatusOr<PlanRecord> record =
+      store.FindPlacement(header.key().job_id(), version);
+  if (!record.ok()) {
+    return absl::NotFoundError(
+        absl::StrCat(kField, ": ", record.status().message()));
+  }
+  if (record->commit.state != v1::COMMIT_STATE_COMMITTED) {
+    return absl::NotFoundError(absl::StrCat(
+        kField, ": placement version ", version, " is not committed but ",
+        v1::CommitState_Name(record->commit.state)));
+  }
+  return DecodePlacement(record->plan->placement(), spec.num_layers,
+                         spec.num_experts, spec.topology.num_ranks(), kField);
+}
+
+absl::StatusOr<Placement> DecodeCurrent(const v1::WindowHeader& header,
+                                        const WindowSpec& spec,
+                                        const PlanStore& store) {
+  const v1::CurrentPlacement& current = header.current_placement();
+  switch (current.kind_case()) {
+    case v1::CurrentPlacement::kMap:
+      return DecodePlacement(current.map(), spec.num_layers, spec.num_experts,
+                             spec.topology.num_ranks(),
+                             "header.current_placement.map");
+    case v1::CurrentPlacement::kCommittedVersion:
+      return FindCommitted(header, spec, store);
+    default:
+      return IdentityPlacement(spec.num_layers, spec.num_experts,
+                               spec.topology.num_ranks());
+  }
+}
+
+}  // namespace
+
+std::string HeaderDigest(const v1::WindowHeader& header) {
+  // No maps in the message, so one header has one serialisation.
+  const std::string bytes = header.SerializeAsString();
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
+}
+
+absl::StatusOr<WindowRequest> DecodeRequest(const v1::WindowHeader& header,
+                                            const PlanStore& store) {
+  Findings findings;
+  findings.Add(ValidateKey(header.key(), "header.key"));
+  if (header.num_samples() == 0) {
+    findings.bad.Add("header.num_samples", "must be at least 1, is 0");
+  }
+  absl::StatusOr<PlanOptions> options = DecodeOptions(header.options());
+  findings.Add(options.status());
+  absl::StatusOr<WindowSpec> spec = DecodeSpec(header);
+  findings.Add(spec.status());
+  absl::StatusOr<Placement> current;
+  if (spec.ok()) {
+    current = DecodeCurrent(header, *spec, store);
+    findings.Add(current.status());
+  }
+  if (absl::Status status = findings.ToStatus(); !status.ok()) return status;
+  auto message = std::make_shared<v1::Placement>();
+  EncodePlacement(*current, message.get());
+  return WindowRequest{.header = header,
+                       .header_digest = HeaderDigest(header),
+                       .spec = *std::move(spec),
+                       .options = *std::move(options),
+                       .current = *std::move(current),
+                       .current_message = std::move(message),
+                       .participants = {header.participant_ranks().begin(),
+                                        header.participant_ranks().end()}};
+}
+
+}  // namespace routepack::server

@@ -1,0 +1,41 @@
+// What a header asks for, decoded and checked before anything is uploaded.
+
+#ifndef ROUTEPACK_SERVER_WINDOW_REQUEST_H_
+#define ROUTEPACK_SERVER_WINDOW_REQUEST_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/placement.h"
+#include "planner/plan.h"
+#include "planner/window.h"
+#include "routepack/v1/window.pb.h"
+#include "server/plan_store.h"
+
+namespace routepack::server {
+
+struct WindowRequest {
+  v1::WindowHeader header;
+  std::string header_digest;
+  WindowSpec spec;
+  PlanOptions options;
+  Placement current;
+  std::shared_ptr<const v1::Placement> current_message;  // both directions
+  std::vector<uint32_t> participants;  // as listed, maybe repeated
+};
+
+// Digest of a header as sent, field by field: tells whether a stream goes on
+// with the window it began. 32 hex digits.
+std::string HeaderDigest(const v1::WindowHeader& header);
+
+// INVALID_ARGUMENT with every violation of the header; UNIMPLEMENTED for
+// meshes and features that are not available; NOT_FOUND for a current
+// placement that is no committed one of the job.
+absl::StatusOr<WindowRequest> DecodeRequest(const v1::WindowHeader& header,
+                                            const PlanStore& store);
+
+}  // namespace routepack::server
+
+#endif  // ROUTEPACK_SERVER_WINDOW_REQUEST_H_

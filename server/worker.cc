@@ -1,0 +1,177 @@
+#include "server/worker.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "oneapi/tbb/info.h"
+#include "planner/planner.h"
+#include "proto/codec/codec.h"
+
+namespace routepack::server {
+namespace {
+
+// Windows above this are worth giving their memory back to the system.
+constexpr uint64_t kTrimBytes = uint64_t{16} << 20;
+
+void TrimHeap(uint64_t freed_bytes) {
+#if defined(__GLIBC__)
+  if (freed_bytes >= kTrimBytes) malloc_trim(0);
+#else
+  (void)freed_bytes;
+#endif
+}
+
+// Exceptions of libraries end here.
+template <typename F>
+absl::Status Guarded(F&& f) {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory");
+  } catch (const std::exception& e) {
+    return absl::InternalError(e.what());
+  }
+}
+
+// Turns what the planner observes into events of the session.
+class SessionObserver : public PlanObserver {
+ public:
+  explicit SessionObserver(WindowSession& session) : session_(session) {}
+
+  void OnPlacement(const Placement& placement,
+                   const PlacementChange& change) override {
+    v1::PlanEvent event;
+    v1::PlacementReady& ready = *event.mutable_placement_ready();
+    ready.set_placement_digest(PlacementDigest(placement));
+    ready.set_placement_version(
+        PlacementVersion(session_.key(), ready.placement_digest()));
+    EncodePlacement(placement, ready.mutable_placement());
+    EncodeChange(change, ready.mutable_placement_change());
+    session_.AppendEvent(std::move(event));
+  }
+  void OnProgress(const PlanProgress& progress) override {
+    v1::PlanEvent event;
+    *event.mutable_progress() = EncodeProgress(progress);
+    session_.AppendEvent(std::move(event));
+  }
+
+ private:
+  WindowSession& session_;
+};
+
+absl::StatusOr<v1::Plan> PlanWindow(WindowSession& session,
+                                    const PlanningInput& input) {
+  const WindowRequest& request = *session.request();
+  const Budget budget{.stop = session.stop_token(),
+                      .deadline = session.best_effort_deadline()};
+  SessionObserver observer(session);
+  absl::StatusOr<routepack::Plan> plan = MakePlan(
+      input.window, request.current, request.options, budget, &observer);
+  if (!plan.ok()) return plan.status();
+  return EncodePlan(input.window, *plan, request.options,
+                    {.key = session.key(),
+                     .options = request.header.options(),
+                     .backend = kBackend});
+}
+
+PlanRecord ReadyRecord(const WindowSession& session, v1::Plan plan,
+                       absl::Time now) {
+  PlanRecord record =
+      session.MakeRecord(v1::PLAN_STATE_READY, absl::OkStatus(), now);
+  record.summary.set_rows(plan.rows().rows());
+  record.summary.set_joint(plan.routepack().joint());
+  record.summary.set_gap(plan.bounds().gap_for_placement());
+  record.summary.set_placement_version(plan.placement_version());
+  record.plan = std::make_shared<const v1::Plan>(std::move(plan));
+  return record;
+}
+
+}  // namespace
+
+Worker::Worker(const ServerOptions& options, WindowTable* table, Log log)
+    : table_(table),
+      log_(std::move(log)),
+      threads_(options.threads != 0
+                   ? options.threads
+                   : static_cast<uint32_t>(tbb::info::default_concurrency())),
+      checking_arena_(static_cast<int>(threads_)),
+      planning_arena_(
+          static_cast<int>(std::max(threads_, options.concurrent_plans)),
+          options.concurrent_plans),
+      planning_(options.concurrent_plans),
+      checking_(1) {}
+
+void Worker::Post(TaskQueue::Task task) {
+  checking_.Post([this, task = std::move(task)]() mutable {
+    checking_arena_.execute([&] { task(); });
+  });
+}
+
+void Worker::PostCheck(std::shared_ptr<WindowSession> session,
+                       SealedUpload upload) {
+  Post([this, session = std::move(session),
+        upload = std::move(upload)]() mutable {
+    Check(session, std::move(upload));
+  });
+}
+
+void Worker::Check(const std::shared_ptr<WindowSession>& session,
+                   SealedUpload upload) {
+  absl::Status status = Guarded([&]() -> absl::Status {
+    absl::StatusOr<Window> window = std::move(upload.builder).Seal();
+    if (!window.ok()) return window.status();
+    std::string digest = RequestDigest(*window, session->request()->header);
+    if (session->Enqueue({.window = *std::move(window),
+                          .reservation = std::move(upload.reservation),
+                          .request_digest = std::move(digest)},
+                         static_cast<uint32_t>(planning_.backlog()))) {
+      planning_.Post([this, session] { Plan(*session); });
+    }
+    return absl::OkStatus();
+  });
+  // Before the end is announced, so that the next window finds the place free.
+  upload.reservation.Release();
+  if (!status.ok()) table_->Forget(*session, std::move(status), absl::Now());
+}
+
+void Worker::Plan(WindowSession& session) {
+  const absl::Time start = absl::Now();
+  std::optional<PlanningInput> input = session.StartPlanning(start);
+  if (!input.has_value()) return;
+  const std::string key = WindowKey::Of(session.key()).ToString();
+  absl::StatusOr<v1::Plan> plan = absl::UnknownError("not planned");
+  const absl::Status status = Guarded([&] {
+    planning_arena_.execute([&] { plan = PlanWindow(session, *input); });
+    return plan.status();
+  });
+  const uint64_t bytes = input->reservation.bytes();
+  input.reset();
+  TrimHeap(bytes);
+  const absl::Time now = absl::Now();
+  const double ms = absl::ToDoubleMilliseconds(now - start);
+  if (!status.ok()) {
+    log_.Warn("planning ended without a plan",
+              {{"key", key}, {"ms", ms}, {"error", status.ToString()}});
+    table_->End(session, session.MakeRecord(v1::PLAN_STATE_FAILED, status, now),
+                now);
+    return;
+  }
+  PlanRecord record = ReadyRecord(session, *std::move(plan), now);
+  log_.Info("planned", {{"key", key},
+                        {"ms", ms},
+                        {"rows", record.summary.rows()},
+                        {"joint", record.summary.joint()},
+                        {"gap", record.summary.gap()}});
+  table_->End(session, std::move(record), now);
+}
+
+}  // namespace routepack::server
