@@ -17,7 +17,6 @@
 namespace routepack {
 namespace {
 
-using ::google::protobuf::ListValue;
 using ::google::protobuf::Struct;
 using ::google::protobuf::Value;
 

@@ -5,6 +5,7 @@
 #ifndef ROUTEPACK_CLIENT_MODEL_CONFIG_H_
 #define ROUTEPACK_CLIENT_MODEL_CONFIG_H_
 
+#include <cstdint>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -17,7 +18,7 @@ struct ModelConfig {
   uint32_t num_layers = 0;   // MoE layers, L
   uint32_t num_experts = 0;  // E
   uint32_t top_k = 0;
-  v1::ModelShape shape;      // tp, cp, etp left 0: the mesh's
+  v1::ModelShape shape;  // tp, cp, etp left 0: the mesh's
 };
 
 // Parses the text of a config.json. INVALID_ARGUMENT names the key that is

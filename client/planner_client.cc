@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "planner/errors.h"
 #include "proto/codec/status.h"
 #include "routepack/v1/planner_service.grpc.pb.h"
 
@@ -259,15 +260,18 @@ struct PlannerClient::Impl {
     }
   }
 
-  // Asked for once; 0 if the server does not say.
+  // Asked for once; 0 if the server does not say. Not under the lock: a thread
+  // would wait for another's call beyond its own deadline.
   absl::StatusOr<uint64_t> MaxUnaryBytes() {
-    absl::MutexLock lock(&mutex);
-    if (!max_unary_bytes.has_value()) {
-      absl::StatusOr<v1::GetServerInfoResponse> info = Call(
-          &v1::PlannerService::Stub::GetServerInfo, v1::GetServerInfoRequest());
-      if (!info.ok()) return info.status();
-      max_unary_bytes = info->limits().max_unary_bytes();
+    {
+      absl::MutexLock lock(&mutex);
+      if (max_unary_bytes.has_value()) return *max_unary_bytes;
     }
+    const absl::StatusOr<v1::GetServerInfoResponse> info = Call(
+        &v1::PlannerService::Stub::GetServerInfo, v1::GetServerInfoRequest());
+    if (!info.ok()) return info.status();
+    absl::MutexLock lock(&mutex);
+    max_unary_bytes = info->limits().max_unary_bytes();
     return *max_unary_bytes;
   }
 
@@ -291,11 +295,14 @@ absl::StatusOr<v1::Plan> PlannerClient::CreatePlan(const v1::Window& window) {
   *request.mutable_window() = window;
   const size_t size = request.ByteSizeLong();
   if (*limit != 0 && size > *limit) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("request of ", size,
-                     " bytes is above the server's limit "
-                     "of ",
-                     *limit, " bytes for CreatePlan: use StreamPlan"));
+    // As the server would answer.
+    Violations bad;
+    bad.Add("window",
+            absl::StrCat("the request has ", size,
+                         " bytes, CreatePlan of this server takes at "
+                         "most ",
+                         *limit, ": send the window with StreamPlan"));
+    return bad.ToStatus();
   }
   absl::StatusOr<v1::CreatePlanResponse> response =
       impl_->Call(&v1::PlannerService::Stub::CreatePlan, request);

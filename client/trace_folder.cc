@@ -6,15 +6,16 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
+#include "planner/window.h"
 
 namespace routepack {
 namespace {
@@ -23,26 +24,31 @@ absl::Status Bad(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
 }
 
+// Counts are held in memory: 64 GiB of them.
+constexpr uint64_t kMostCounts = uint64_t{1} << 34;
+
+uint64_t NumCounts(const Trace& trace) {
+  return uint64_t{trace.num_samples} * trace.shape.num_layers *
+         trace.shape.num_experts;
+}
+
 bool Exists(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0;
 }
 
-// Reads `name` from the object as a number in [least, 2^32).
+// Reads `name` from the object as a whole number in [1, most].
 absl::StatusOr<uint32_t> Number(const google::protobuf::Struct& object,
-                                const std::string& name, uint32_t least,
+                                const std::string& name, uint32_t most,
                                 const std::string& path) {
   const auto it = object.fields().find(name);
-  const double value =
-      it == object.fields().end() || !it->second.has_number_value()
-          ? -1
-          : it->second.number_value();
-  if (!(value >= least && value <= std::numeric_limits<uint32_t>::max()) ||
-      value != static_cast<uint32_t>(value)) {
-    return Bad(path, absl::StrCat("\"", name,
-                                  "\" must be an integer of at "
-                                  "least ",
-                                  least));
+  const bool found =
+      it != object.fields().end() && it->second.has_number_value();
+  const double value = found ? it->second.number_value() : 0;
+  if (!(value >= 1 && value <= most) || value != static_cast<uint32_t>(value)) {
+    return Bad(path,
+               absl::StrCat("\"", name, "\" must be a whole number in [1, ",
+                            most, "]"));
   }
   return static_cast<uint32_t>(value);
 }
@@ -59,15 +65,19 @@ absl::Status ReadMeta(const std::string& path, Trace& trace) {
   if (const auto it = meta.fields().find("name"); it != meta.fields().end()) {
     trace.name = it->second.string_value();
   }
-  const std::pair<const char*, uint32_t*> numbers[] = {
-      {"samples", &trace.num_samples},
-      {"layers", &trace.shape.num_layers},
-      {"experts", &trace.shape.num_experts},
-      {"top_k", &trace.shape.top_k}};
-  for (const auto& [name, target] : numbers) {
-    absl::StatusOr<uint32_t> value = Number(meta, name, 1, path);
+  const std::tuple<const char*, uint32_t, uint32_t*> numbers[] = {
+      {"samples", kMaxSamples, &trace.num_samples},
+      {"layers", kMaxLayers, &trace.shape.num_layers},
+      {"experts", kMaxExperts, &trace.shape.num_experts},
+      {"top_k", kMaxExperts, &trace.shape.top_k}};
+  for (const auto& [name, most, target] : numbers) {
+    absl::StatusOr<uint32_t> value = Number(meta, name, most, path);
     if (!value.ok()) return value.status();
     *target = *value;
+  }
+  if (NumCounts(trace) > kMostCounts) {
+    return Bad(path, absl::StrCat("samples x layers x experts is ",
+                                  NumCounts(trace), ", above ", kMostCounts));
   }
   return absl::OkStatus();
 }
@@ -87,10 +97,7 @@ absl::StatusOr<std::vector<uint32_t>> ReadCounts(const std::string& path,
                                                  const Trace& trace) {
   absl::StatusOr<std::vector<uint32_t>> counts = ReadIntegers(path, 2);
   if (!counts.ok()) return counts;
-  // 128 bits: three numbers of 32 bits may pass 64.
-  const auto wanted = static_cast<unsigned __int128>(trace.num_samples) *
-                      trace.shape.num_layers * trace.shape.num_experts;
-  if (counts->size() != wanted) {
+  if (counts->size() != NumCounts(trace)) {
     return Bad(path, absl::StrCat("has ", counts->size(),
                                   " counts, not samples ", trace.num_samples,
                                   " x layers ", trace.shape.num_layers,

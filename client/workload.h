@@ -91,12 +91,15 @@ struct WorkloadSpec {
   LengthSpec lengths;
 
   Imbalance imbalance = Imbalance::kTopics;
-  uint32_t topics = 16;       // T, at least 1
-  double zipf = 1.2;          // exponent; 0 is uniform
-  double topic_share = 0.95;   // of a topic's own popularity; the rest is common
-  double hot_share = 0.3;     // of all assignments; at most hot experts / k
-  uint32_t hot_experts = 4;   // kHotExperts, kRotatingHotspot, kBursts
-  double empty_share = 0.25;  // of the experts that are not on the empty rank
+  // With these defaults length-only packing after LPT is about as efficient as
+  // RoutePack's authors report: tiny 0.90 to 0.93 (0.891), flash 0.83 to 0.87
+  // (0.844).
+  uint32_t topics = 16;        // T, at least 1
+  double zipf = 1.2;           // exponent; 0 is uniform
+  double topic_share = 0.95;   // of a topic's own popularity, not common to all
+  double hot_share = 0.3;      // of all assignments; at most hot experts / k
+  uint32_t hot_experts = 4;    // kHotExperts, kRotatingHotspot, kBursts
+  double empty_share = 0.25;   // of the experts that are not on the empty rank
   double burst_share = 0.125;  // of the prompt groups
   // Variance of a count over its expectation, 1 as if tokens chose
   // independently. (Samples of one prompt in recorded GSM8K routing: 0.8.)

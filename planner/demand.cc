@@ -35,7 +35,7 @@ Demand ProjectDemand(const Window& window, const Placement& placement,
   demand.num_items = window.num_samples() + num_fillers;
   demand.num_layers = placement.num_layers;
   demand.num_ranks = placement.num_ranks;
-  demand.stride = (placement.num_ranks + 7) / 8 * 8;
+  demand.stride = DemandStride(placement.num_ranks);
   demand.values.resize(demand.num_items * demand.item_size());
   tbb::parallel_for(uint32_t{0}, window.num_samples(), [&](uint32_t i) {
     uint32_t* item = demand.values.data() + i * demand.item_size();

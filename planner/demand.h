@@ -18,11 +18,16 @@
 
 namespace routepack {
 
+// P rounded up to whole vectors of 8.
+constexpr uint32_t DemandStride(uint32_t num_ranks) {
+  return (num_ranks + 7) / 8 * 8;
+}
+
 struct Demand {
   uint32_t num_items = 0;   // N, plus fillers
   uint32_t num_layers = 0;  // L
   uint32_t num_ranks = 0;   // P
-  uint32_t stride = 0;      // P rounded up to a multiple of 8
+  uint32_t stride = 0;      // DemandStride(P)
   // [i][l][stride]
   std::vector<uint32_t, tbb::cache_aligned_allocator<uint32_t>> values;
 

@@ -1,7 +1,7 @@
 // Names for values: XXH3-128 over a little-endian serialisation, as 32 hex
 // digits. The same on every machine. Tells values apart, protects nothing.
-// Runs at memory speed and holds no copy. Internal to the planner's .cc files:
-// installed headers do not include it.
+// Runs at memory speed and holds no copy. For .cc files only: installed headers
+// do not include it.
 //
 //   Digest digest;
 //   digest.AddU32(n);

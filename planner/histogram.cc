@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "oneapi/tbb/enumerable_thread_specific.h"
 #include "oneapi/tbb/parallel_for.h"
 #include "oneapi/tbb/task_arena.h"
+#include "planner/window.h"
 
 namespace routepack {
 namespace {
@@ -233,12 +235,20 @@ absl::Status BadIdError(std::span<const Id> ids, size_t token,
 }
 
 absl::Status CheckShape(const RoutingShape& shape) {
-  if (shape.num_layers > 0 && shape.num_experts > 0 && shape.top_k > 0) {
+  const auto within = [](uint32_t size, uint32_t most) {
+    return size >= 1 && size <= most;
+  };
+  // A token's ids and a sample's counts are then below 2^28 each.
+  if (within(shape.num_layers, kMaxLayers) &&
+      within(shape.num_experts, kMaxExperts) &&
+      within(shape.top_k, kMaxExperts)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "shape: num_layers ", shape.num_layers, ", num_experts ",
-      shape.num_experts, " and top_k ", shape.top_k, " must be at least 1"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("shape: num_layers ", shape.num_layers, ", num_experts ",
+                   shape.num_experts, " and top_k ", shape.top_k,
+                   " must be at least 1 and at most ", kMaxLayers, ", ",
+                   kMaxExperts, " and ", kMaxExperts));
 }
 
 template <typename Id>
@@ -259,6 +269,31 @@ absl::Status CountSample(std::span<const Id> ids, const RoutingShape& shape,
   return bad == kNone ? absl::OkStatus() : BadIdError(ids, bad, shape);
 }
 
+template <typename Id>
+absl::StatusOr<std::vector<uint32_t>> CountBatch(std::span<const Id> ids,
+                                                 std::span<const uint32_t> rows,
+                                                 const RoutingShape& shape) {
+  const size_t per_token = size_t{shape.num_layers} * shape.top_k;
+  const size_t size = size_t{shape.num_layers} * shape.num_experts;
+  std::vector<size_t> begin(rows.size() + 1, 0);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    begin[i + 1] = begin[i] + rows[i] * per_token;
+  }
+  std::vector<uint32_t> counts(rows.size() * size);
+  std::vector<absl::Status> statuses(rows.size());
+  tbb::parallel_for(size_t{0}, rows.size(), [&](size_t i) {
+    statuses[i] = CountSample(ids.subspan(begin[i], begin[i + 1] - begin[i]),
+                              shape, std::span(counts).subspan(i * size, size));
+  });
+  for (size_t i = 0; i < statuses.size(); ++i) {
+    if (statuses[i].ok()) continue;
+    return absl::Status(
+        statuses[i].code(),
+        absl::StrCat("sample ", i, ", ", statuses[i].message()));
+  }
+  return counts;
+}
+
 }  // namespace
 
 absl::Status CountRoutedExperts(ExpertIds ids, const RoutingShape& shape,
@@ -270,43 +305,34 @@ absl::Status CountRoutedExperts(ExpertIds ids, const RoutingShape& shape,
         absl::StrCat("counts: room for ", counts.size(), " values, not L E = ",
                      shape.num_layers, " * ", shape.num_experts, " = ", size));
   }
-  return std::visit([&](auto span) { return CountSample(span, shape, counts); },
-                    ids);
+  try {
+    return std::visit(
+        [&](auto span) { return CountSample(span, shape, counts); }, ids);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("no memory to count routed experts");
+  }
 }
 
 absl::StatusOr<std::vector<uint32_t>> CountRoutedExperts(
     ExpertIds ids, std::span<const uint32_t> rows, const RoutingShape& shape) {
   if (absl::Status status = CheckShape(shape); !status.ok()) return status;
-  const size_t per_token = size_t{shape.num_layers} * shape.top_k;
-  const size_t size = size_t{shape.num_layers} * shape.num_experts;
-  std::vector<size_t> begin(rows.size() + 1, 0);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    begin[i + 1] = begin[i] + rows[i] * per_token;
-  }
   const size_t num_ids = std::visit([](auto span) { return span.size(); }, ids);
-  if (num_ids != begin.back()) {
+  const size_t per_token = size_t{shape.num_layers} * shape.top_k;
+  const uint64_t num_rows =
+      std::accumulate(rows.begin(), rows.end(), uint64_t{0});
+  // By division: the product may not fit.
+  if (num_ids % per_token != 0 || num_ids / per_token != num_rows) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "ids: ", num_ids, " values, not sum(rows) L k = ", begin.back()));
+        "ids: ", num_ids, " values, not sum(rows) L k = ", num_rows, " * ",
+        shape.num_layers, " * ", shape.top_k));
   }
-
-  std::vector<uint32_t> counts(rows.size() * size);
-  std::vector<absl::Status> statuses(rows.size());
-  std::visit(
-      [&](auto span) {
-        tbb::parallel_for(size_t{0}, rows.size(), [&](size_t i) {
-          statuses[i] =
-              CountSample(span.subspan(begin[i], begin[i + 1] - begin[i]),
-                          shape, std::span(counts).subspan(i * size, size));
-        });
-      },
-      ids);
-  for (size_t i = 0; i < statuses.size(); ++i) {
-    if (statuses[i].ok()) continue;
-    return absl::Status(
-        statuses[i].code(),
-        absl::StrCat("sample ", i, ", ", statuses[i].message()));
+  try {
+    return std::visit([&](auto span) { return CountBatch(span, rows, shape); },
+                      ids);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for the counts of ", rows.size(), " samples"));
   }
-  return counts;
 }
 
 }  // namespace routepack

@@ -30,13 +30,15 @@ struct RoutingShape {
 
 // Adds the ids [T, L, k] of one sample to `counts` [L, E]; the caller clears
 // counts. T is ids.size() / (L k).
-// INVALID_ARGUMENT: the size is no multiple of L k, or an id is outside [0, E)
-// (the message names token, layer and id); counts are then unspecified.
+// INVALID_ARGUMENT: the shape is beyond a window's limits, the size is no
+// multiple of L k, or an id is outside [0, E) (the message names token, layer
+// and id); counts are then unspecified. RESOURCE_EXHAUSTED: no memory.
 absl::Status CountRoutedExperts(ExpertIds ids, const RoutingShape& shape,
                                 std::span<uint32_t> counts);
 
 // Counts a batch: the ids of all samples one after another, with `rows[i]`
-// token rows for sample i. Returns [N, L, E]. Samples in parallel.
+// token rows for sample i. Returns [N, L, E]. Samples in parallel. Errors as
+// above, the message names the sample.
 absl::StatusOr<std::vector<uint32_t>> CountRoutedExperts(
     ExpertIds ids, std::span<const uint32_t> rows, const RoutingShape& shape);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <new>
 #include <span>
 #include <string>
 #include <unordered_set>
@@ -239,6 +240,19 @@ absl::Status CheckScores(const Window& window, const Plan& plan,
   return absl::OkStatus();
 }
 
+absl::Status CheckPlan(const Window& window, const Plan& plan) {
+  absl::Status status =
+      FirstError({CheckPlacement(window, plan), CheckFillers(window, plan),
+                  Compare("rows.rows", plan.rows.rows, plan.layout.rows)});
+  if (!status.ok()) return status;
+  PackingProblem problem = MakeProblem(window, plan.num_fillers);
+  if (status = ValidateLayout(problem, plan.layout); !status.ok()) {
+    return status;
+  }
+  if (status = CheckRows(problem, plan); !status.ok()) return status;
+  return CheckScores(window, plan, problem);
+}
+
 }  // namespace
 
 double CvGlobal(std::span<const uint64_t> rank_loads, uint32_t num_layers,
@@ -289,16 +303,11 @@ double Gap(int64_t slowest_shard, int64_t bound) {
 }
 
 absl::Status ValidatePlan(const Window& window, const Plan& plan) {
-  absl::Status status =
-      FirstError({CheckPlacement(window, plan), CheckFillers(window, plan),
-                  Compare("rows.rows", plan.rows.rows, plan.layout.rows)});
-  if (!status.ok()) return status;
-  PackingProblem problem = MakeProblem(window, plan.num_fillers);
-  if (status = ValidateLayout(problem, plan.layout); !status.ok()) {
-    return status;
+  try {
+    return CheckPlan(window, plan);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("no memory to validate the plan");
   }
-  if (status = CheckRows(problem, plan); !status.ok()) return status;
-  return CheckScores(window, plan, problem);
 }
 
 }  // namespace routepack

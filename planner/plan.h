@@ -83,7 +83,7 @@ double Gap(int64_t slowest_shard, int64_t bound);
 // permutation, every sample in one cell, cells non-empty and within the cap,
 // fillers as listed, lower bounds of the row certificate and of the score, and
 // the metrics of all arms recomputed; the result no worse than `reorder`.
-// INTERNAL with the first difference.
+// INTERNAL with the first difference. RESOURCE_EXHAUSTED: no memory to check.
 // An `evaluation` without rows is not stated and not compared. Where first-fit
 // decreasing does not fit the rows, the length-only layout came from a search
 // that the plan does not hold; then of the first two arms only cv_global and

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <new>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -99,9 +100,8 @@ absl::Status RowsNotFoundError(const Window& window, const RowResult& rows) {
 // A filler costs a sample's worth of demand. More of them than samples only
 // make sense for tiny windows; min_rows must not exhaust memory.
 absl::Status CheckFillers(const Window& window, const RowResult& rows) {
-  const uint64_t stride =
-      (uint64_t{window.spec().topology.num_ranks()} + 7) / 8 * 8;
-  const uint64_t item_bytes = window.num_layers() * stride * sizeof(uint32_t);
+  const uint64_t item_bytes = sizeof(uint32_t) * window.num_layers() *
+                              DemandStride(window.spec().topology.num_ranks());
   const uint64_t most =
       std::max<uint64_t>(window.num_samples(), kFreeFillerBytes / item_bytes);
   if (rows.fillers <= most) return absl::OkStatus();
@@ -416,7 +416,11 @@ absl::StatusOr<Plan> MakePlan(const Window& window, const Placement& current,
   if (absl::Status input = CheckInput(window, current, options); !input.ok()) {
     return input;
   }
-  return Run(window, current, options, budget, observer).Execute();
+  try {
+    return Run(window, current, options, budget, observer).Execute();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("no memory to plan the window");
+  }
 }
 
 }  // namespace routepack

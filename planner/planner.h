@@ -5,9 +5,9 @@
 // Stages, in order: placement (announced to the observer at once, so that
 // trainers can move expert state meanwhile), rows, bounds, baseline, demand,
 // packing, validation. Runs on the threads of the caller's TBB arena; the plan
-// does not depend on how many there are. Peak memory besides the window: the
-// demand, N L P * 4 bytes, and as much again for R D cells instead of N
-// samples.
+// does not depend on how many there are. Peak memory besides the window: loads
+// of 4 L P bytes for each of N samples and fillers, R D cells and R G
+// row-shards (P rounded up to a multiple of 8), and some maps of L E entries.
 
 #ifndef ROUTEPACK_PLANNER_PLANNER_H_
 #define ROUTEPACK_PLANNER_PLANNER_H_
@@ -53,6 +53,7 @@ class PlanObserver {
 // CANCELLED: the budget was cancelled.
 // INVALID_ARGUMENT: options out of range, with paths "header.options...", or a
 //   `current` that is no placement of the window.
+// RESOURCE_EXHAUSTED: there is no memory to plan it.
 absl::StatusOr<Plan> MakePlan(const Window& window, const Placement& current,
                               const PlanOptions& options,
                               const Budget& budget = {},

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <queue>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

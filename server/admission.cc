@@ -11,13 +11,15 @@
 namespace routepack::server {
 
 uint64_t PlanningBytes(const WindowSpec& spec) {
+  const absl::uint128 window = WindowBytes(spec.num_samples, spec.num_layers,
+                                           spec.num_experts, spec.token_cap);
   // Demand rows are padded to 8 ranks of 4 bytes (planner/demand.h).
   const uint64_t stride = (uint64_t{spec.topology.num_ranks()} + 7) / 8 * 8;
-  const absl::uint128 bytes =
-      absl::uint128(WindowBytes(spec.num_samples, spec.num_layers,
-                                spec.num_experts, spec.token_cap)) +
-      absl::uint128(2 * sizeof(uint32_t)) * spec.num_samples * spec.num_layers *
-          stride;
+  const absl::uint128 demand =
+      absl::uint128(spec.num_samples) * spec.num_layers * stride * 4;
+  const absl::uint128 experts =
+      absl::uint128(spec.num_layers) * spec.num_experts * (4 + 8 + 16);
+  const absl::uint128 bytes = window + 2 * demand + experts;
   constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
   return bytes > kMax ? kMax : static_cast<uint64_t>(bytes);
 }

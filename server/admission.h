@@ -18,9 +18,10 @@
 
 namespace routepack::server {
 
-// Bytes that a window takes from header to plan: its counts and samples, and
-// the demand of two placements while they are compared (planner/planner.h).
-// Saturates.
+// Bytes that a window takes from header to plan: its counts and samples, the
+// demand of two placements while they are compared (planner/planner.h), and
+// per layer and expert a sample being decoded (4 bytes), window loads (8) and
+// two placements (16). Saturates.
 uint64_t PlanningBytes(const WindowSpec& spec);
 
 class Admission;
@@ -48,7 +49,7 @@ class Reservation {
 class Admission {
  public:
   // When a refused window should come again.
-  static constexpr absl::Duration kRetryAfter = absl::Seconds(1);
+  static constexpr absl::Duration kRetryAfter = absl::Milliseconds(250);
 
   Admission(uint32_t max_windows, uint64_t max_bytes);
 

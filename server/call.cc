@@ -46,17 +46,22 @@ absl::Status CancelReason(const grpc::CallbackServerContext& context) {
   return absl::CancelledError("the caller went away");
 }
 
-std::string RequestIds::Next() { return absl::StrCat(prefix_, "-", ++last_); }
+std::string CallCounter::NextId() {
+  return absl::StrCat(prefix_, "-", ++last_);
+}
 
 Call::Call(grpc::CallbackServerContext* context, absl::string_view method,
-           RequestIds* ids, const Log* log)
-    : log_(log), method_(method), start_(absl::Now()) {
+           CallCounter* counter, const Log* log)
+    : token_(counter->Token()),
+      log_(log),
+      method_(method),
+      start_(absl::Now()) {
   const auto& metadata = context->client_metadata();
   const auto it = metadata.find(kRequestIdHeader);
   if (it != metadata.end()) {
     id_.assign(it->second.data(), it->second.size());
   }
-  if (!IsUsableId(id_)) id_ = ids->Next();
+  if (!IsUsableId(id_)) id_ = counter->NextId();
   context->AddInitialMetadata(kRequestIdHeader, id_);
   log_->Debug(
       "call begins",

@@ -7,7 +7,9 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -29,28 +31,37 @@ absl::Time DeadlineOf(const grpc::CallbackServerContext& context);
 // Why a call was cancelled from outside.
 absl::Status CancelReason(const grpc::CallbackServerContext& context);
 
-// Numbers calls that bring no id of their own: "<prefix>-<n>".
-class RequestIds {
+// Numbers calls that bring no id of their own, "<prefix>-<n>", and counts
+// those under way. Thread-safe.
+class CallCounter {
  public:
-  explicit RequestIds(std::string prefix) : prefix_(std::move(prefix)) {}
-  std::string Next();
+  explicit CallCounter(std::string prefix) : prefix_(std::move(prefix)) {}
+
+  std::string NextId();
+  // Calls hold what this returns for as long as they live.
+  std::shared_ptr<const void> Token() const { return token_; }
+  size_t under_way() const {
+    return static_cast<size_t>(token_.use_count()) - 1;
+  }
 
  private:
   const std::string prefix_;
   std::atomic<uint64_t> last_{0};
+  const std::shared_ptr<const void> token_ = std::make_shared<int>(0);
 };
 
 class Call {
  public:
   // Adds the metadata and logs the start.
   Call(grpc::CallbackServerContext* context, absl::string_view method,
-       RequestIds* ids, const Log* log);
+       CallCounter* counter, const Log* log);
 
   void set_key(const v1::PlanKey& key);
   // Logs the end. Once.
   void End(const absl::Status& status) const;
 
  private:
+  std::shared_ptr<const void> token_;
   const Log* log_;
   std::string method_;
   std::string id_;

@@ -25,7 +25,7 @@ bool IsPlainAscii(absl::string_view text) {
 std::string JsonString(absl::string_view text) {
   google::protobuf::Value value;
   value.set_string_value(IsPlainAscii(text) ? std::string(text)
-                                            : absl::Utf8SafeCEscape(text));
+                                            : absl::CEscape(text));
   std::string json;
   if (!google::protobuf::util::MessageToJsonString(value, &json).ok()) {
     return "\"\"";
@@ -36,7 +36,7 @@ std::string JsonString(absl::string_view text) {
 // As it is when it is one word, else quoted.
 std::string TextValue(absl::string_view text) {
   if (!IsPlainAscii(text)) {
-    return absl::StrCat("\"", absl::Utf8SafeCEscape(text), "\"");
+    return absl::StrCat("\"", absl::CEscape(text), "\"");
   }
   if (!text.empty() && text.find_first_of(" \"\\") == text.npos) {
     return std::string(text);

@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "proto/codec/codec.h"
 #include "server/bad_field.h"
+#include "server/guarded.h"
 
 namespace routepack::server {
 absl::Time BestEffortDeadline(absl::Time deadline, absl::Time now) {
@@ -46,6 +47,11 @@ void PlanStream::OnReadDone(bool ok) {
   } else {
     v1::StreamPlanRequest().Swap(&request_);
   }
+}
+
+void PlanStream::OnDone() {
+  if (upload_ != nullptr) upload_->Detach(stream_);
+  EventStream::OnDone();
 }
 
 absl::Status PlanStream::TakeRecord(const v1::WindowRecord& record) {
@@ -98,17 +104,18 @@ absl::Status PlanStream::TakeChunk(const v1::SampleChunk& chunk) {
                                           max_chunk_bytes_,
                                           " are taken (max_chunk_bytes)"));
   }
-  return upload_->AddChunk(stream_, chunk, absl::Now());
+  return Guarded(
+      [&] { return upload_->AddChunk(stream_, chunk, absl::Now()); });
 }
 
 absl::Status PlanStream::TakeSeal(const v1::Seal& seal) {
   const absl::Time now = absl::Now();
+  absl::StatusOr<SealedUpload> sealed = upload_->Seal(stream_, seal, now);
+  if (!sealed.ok()) return sealed.status();
   if (upload_->request()->header.options().best_effort_at_deadline()) {
     upload_->SetBestEffortDeadline(
         BestEffortDeadline(DeadlineOf(*context()), now));
   }
-  absl::StatusOr<SealedUpload> sealed = upload_->Seal(stream_, seal, now);
-  if (!sealed.ok()) return sealed.status();
   reading_ = false;
   worker_->PostCheck(upload_, *std::move(sealed));
   return absl::OkStatus();

@@ -40,6 +40,7 @@ class PlanStream
              uint32_t max_chunk_bytes, WindowTable* table, Worker* worker);
 
   void OnReadDone(bool ok) override;
+  void OnDone() override;
 
  private:
   absl::Status TakeRecord(const v1::WindowRecord& record);

@@ -10,6 +10,7 @@
 #include "proto/codec/duration.h"
 #include "server/bad_field.h"
 #include "server/event_stream.h"
+#include "server/guarded.h"
 #include "server/plan_stream.h"
 #include "server/version.h"
 #include "server/waiting_reactor.h"
@@ -70,10 +71,12 @@ absl::Status EnterReportInRecord(const v1::ReportApplyRequest& request,
 
 PlannerServiceImpl::PlannerServiceImpl(const Parts& parts,
                                        std::string request_id_prefix)
-    : parts_(parts), start_(absl::Now()), ids_(std::move(request_id_prefix)) {}
+    : parts_(parts),
+      start_(absl::Now()),
+      calls_(std::move(request_id_prefix)) {}
 
 Call PlannerServiceImpl::NewCall(Context* context, absl::string_view method) {
-  return Call(context, method, &ids_, parts_.log);
+  return Call(context, method, &calls_, parts_.log);
 }
 
 template <typename F>
@@ -105,12 +108,16 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::CreatePlan(
   }
   parts_.worker->Post(
       [this, reactor, request, deadline = DeadlineOf(*context)] {
-        absl::StatusOr<std::shared_ptr<WindowSession>> session =
-            Submit(request->window(), deadline);
-        if (session.ok()) {
-          reactor->WaitFor(*std::move(session));
+        std::shared_ptr<WindowSession> session;
+        const absl::Status status = Guarded([&] {
+          auto submitted = Submit(request->window(), deadline);
+          if (submitted.ok()) session = *std::move(submitted);
+          return submitted.status();
+        });
+        if (status.ok()) {
+          reactor->WaitFor(std::move(session));
         } else {
-          reactor->Fail(session.status());
+          reactor->Fail(status);
         }
       });
   return reactor.get();

@@ -38,6 +38,9 @@ class PlannerServiceImpl : public v1::PlannerService::CallbackService {
   };
   PlannerServiceImpl(const Parts& parts, std::string request_id_prefix);
 
+  // Calls that have not ended yet.
+  size_t calls_under_way() const { return calls_.under_way(); }
+
   using Context = grpc::CallbackServerContext;
   grpc::ServerUnaryReactor* CreatePlan(
       Context* context, const v1::CreatePlanRequest* request,
@@ -81,7 +84,7 @@ class PlannerServiceImpl : public v1::PlannerService::CallbackService {
 
   const Parts parts_;
   const absl::Time start_;
-  RequestIds ids_;
+  CallCounter calls_;
 };
 
 }  // namespace routepack::server

@@ -19,9 +19,15 @@ namespace {
 
 constexpr char kServiceName[] = "routepack.v1.PlannerService";
 constexpr int kMaxMetadataBytes = 64 << 10;
+// Ranks wait for plans on silent connections: look after ours, and let them
+// look after theirs.
 constexpr int kKeepaliveMs = 60'000;
+constexpr int kMinPingMs = 10'000;
 // How long calls may take to finish once all windows have ended.
-constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
+constexpr absl::Duration kCallsGrace = absl::Seconds(5);
+// Then gRPC gets this to send the last bytes. It always takes all of it while
+// some client keeps an idle connection.
+constexpr absl::Duration kFlushGrace = absl::Milliseconds(100);
 
 // Well above what the handlers take, so that they and not gRPC refuse a
 // message, with a reason.
@@ -47,14 +53,14 @@ PlannerServer::PlannerServer(const ServerOptions& options, Log log)
       admission_(options.max_open_windows, options.window_memory_bytes()),
       store_(options.plan_history),
       table_(&admission_, &store_),
-      worker_(options, &table_, log_),
       service_({.options = &options_,
                 .admission = &admission_,
                 .store = &store_,
                 .table = &table_,
                 .worker = &worker_,
                 .log = &log_},
-               RandomPrefix()) {}
+               RandomPrefix()),
+      worker_(options, &table_, log_) {}
 
 absl::StatusOr<std::unique_ptr<PlannerServer>> PlannerServer::Start(
     const ServerOptions& options, Log log) {
@@ -79,6 +85,8 @@ absl::Status PlannerServer::Listen() {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  builder.AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingMs);
   builder.SetMaxReceiveMessageSize(MaxReceiveBytes(options_));
   builder.RegisterService(&service_);
   server_ = builder.BuildAndStart();
@@ -107,7 +115,11 @@ void PlannerServer::Stop() {
                      "the server shut down before the plan was ready",
                      absl::Seconds(1)),
       absl::Now());
-  server_->Shutdown(absl::ToChronoTime(absl::Now() + kShutdownGrace));
+  const absl::Time end = absl::Now() + kCallsGrace;
+  while (service_.calls_under_way() > 0 && absl::Now() < end) {
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  server_->Shutdown(absl::ToChronoTime(absl::Now() + kFlushGrace));
   server_->Wait();
   idle_watch_ = {};
   server_ = nullptr;

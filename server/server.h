@@ -38,8 +38,8 @@ class PlannerServer {
 
   // No new windows; health turns to NOT_SERVING.
   void BeginDrain();
-  // No window is at work.
-  bool idle() const { return table_.num_open() == 0; }
+  // No window is at work, save uploads whose stream is gone.
+  bool idle() const { return table_.num_busy() == 0; }
   // Ends what is still at work with UNAVAILABLE, lets calls finish and stops.
   void Stop();
 
@@ -53,8 +53,8 @@ class PlannerServer {
   Admission admission_;
   MemoryPlanStore store_;
   WindowTable table_;
-  Worker worker_;
   PlannerServiceImpl service_;
+  Worker worker_;  // destroyed before the service, which its tasks use
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
   std::jthread idle_watch_;

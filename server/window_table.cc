@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "proto/codec/codec.h"
 #include "proto/codec/status.h"
@@ -104,6 +105,7 @@ bool WindowTable::End(WindowSession& session, PlanRecord record,
     // Another session of this key may have begun since the claim; its record
     // is the one that counts.
     if (it != open_.end() && it->second.get() == &session) {
+      // A plan that cannot be kept still goes to whoever waits for it.
       store_->Put(record).IgnoreError();
       open_.erase(it);
     }
@@ -196,6 +198,12 @@ bool WindowTable::draining() const {
 size_t WindowTable::num_open() const {
   absl::MutexLock lock(&mu_);
   return open_.size();
+}
+
+size_t WindowTable::num_busy() const {
+  return static_cast<size_t>(absl::c_count_if(
+      OpenSessions(),
+      [](const SessionPtr& session) { return !session->IsAbandoned(); }));
 }
 
 void WindowTable::ForgetAll(const absl::Status& why, absl::Time now) {

@@ -73,6 +73,8 @@ class WindowTable {
   void BeginDrain();
   bool draining() const;
   size_t num_open() const;
+  // Without uploads that no stream is attached to.
+  size_t num_busy() const;
   // Forgets all that is open.
   void ForgetAll(const absl::Status& why, absl::Time now);
 

@@ -1,8 +1,6 @@
 #include "server/worker.h"
 
 #include <algorithm>
-#include <exception>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -15,6 +13,7 @@
 #include "oneapi/tbb/info.h"
 #include "planner/planner.h"
 #include "proto/codec/codec.h"
+#include "server/guarded.h"
 
 namespace routepack::server {
 namespace {
@@ -28,18 +27,6 @@ void TrimHeap(uint64_t freed_bytes) {
 #else
   (void)freed_bytes;
 #endif
-}
-
-// Exceptions of libraries end here.
-template <typename F>
-absl::Status Guarded(F&& f) {
-  try {
-    return f();
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("out of memory");
-  } catch (const std::exception& e) {
-    return absl::InternalError(e.what());
-  }
 }
 
 // Turns what the planner observes into events of the session.

@@ -20,6 +20,7 @@
 #include "google/protobuf/struct.pb.h"
 #include "oneapi/tbb/global_control.h"
 #include "planner/histogram.h"
+#include "planner/window.h"
 
 // With generate.
 ABSL_DECLARE_FLAG(std::optional<uint32_t>, moe_layers);
@@ -42,6 +43,11 @@ absl::StatusOr<RoutingShape> ShapeFromFlags() {
   if (layers.value_or(0) == 0 || experts.value_or(0) == 0 ||
       top_k.value_or(0) == 0) {
     return UsageError("--moe_layers, --experts and --top_k are required");
+  }
+  if (*layers > kMaxLayers || *experts > kMaxExperts || *top_k > *experts) {
+    return UsageError(absl::StrCat("--moe_layers must be at most ", kMaxLayers,
+                                   ", --experts at most ", kMaxExperts,
+                                   " and --top_k at most --experts"));
   }
   return RoutingShape{
       .num_layers = *layers, .num_experts = *experts, .top_k = *top_k};

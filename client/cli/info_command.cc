@@ -259,7 +259,7 @@ absl::Status Run(const Args& args) {
                           .timeout = timeout > absl::ZeroDuration()
                                          ? timeout
                                          : absl::Seconds(3)});
-    const absl::Status status = client.CheckHealth();
+    absl::Status status = client.CheckHealth();
     if (status.ok()) std::cout << "serving\n";
     return status;
   }

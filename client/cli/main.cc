@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <iostream>
+#include <new>
 #include <numeric>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -190,9 +192,8 @@ std::string NextStep(const Command& command, const absl::Status& status) {
   }
   if (PreconditionOf(status).type == "CELLS_EXCEED_SAMPLES" &&
       takes("allow_filler")) {
-    return "--allow_filler adds zero-loss samples; fewer --dp slots or "
-           "--min_rows "
-           "need fewer.";
+    return "--allow_filler adds zero-loss samples; a smaller --dp or "
+           "--min_rows needs fewer.";
   }
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
@@ -228,6 +229,15 @@ void PrintError(const Command& command, const absl::Status& status) {
   }
 }
 
+// Files and flags decide how much memory a command takes.
+absl::Status RunGuarded(const Command& command, const Args& args) {
+  try {
+    return command.run(args);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory");
+  }
+}
+
 int RunCommand(const Command& command, char* program, Args args) {
   const auto flags_end = std::find(args.begin(), args.end(), "--");
   if (std::any_of(args.begin(), flags_end, AsksForHelp)) {
@@ -249,7 +259,7 @@ int RunCommand(const Command& command, char* program, Args args) {
           ", got ", positional.size(),
           positional.size() == 1 ? " argument." : " arguments."));
     } else {
-      status = command.run(positional);
+      status = RunGuarded(command, positional);
     }
   }
   if (status.ok()) return 0;

@@ -1,16 +1,11 @@
 #include "proto/codec/plan_codec.h"
 
-#include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "planner/errors.h"
 #include "proto/codec/duration.h"
-#include "proto/codec/window_codec.h"
 
 namespace routepack {
 namespace {

@@ -100,7 +100,8 @@ google::rpc::Status Encode(const absl::Status& status) {
         ToBadRequest(bad, budget - kDetailOverhead);
     const size_t shown = request.field_violations_size();
     if (shown < bad.size()) {
-      absl::StrAppend(&message, " (details list the first ", shown, ")");
+      absl::StrAppend(&message, " [only the first ", shown,
+                      " fit into the details]");
     }
     wire.add_details()->PackFrom(request);
   }

@@ -73,11 +73,22 @@ uint64_t WindowSession::Attach(absl::Time now, v1::Accepted& accepted) {
   {
     absl::MutexLock lock(&mu_);
     stream = ++stream_;
+    attached_ = true;
     last_record_ = now;
     FillAccepted(accepted);
   }
   WakeListeners();
   return stream;
+}
+
+void WindowSession::Detach(uint64_t stream) {
+  absl::MutexLock lock(&mu_);
+  if (stream == stream_) attached_ = false;
+}
+
+bool WindowSession::IsAbandoned() const {
+  absl::MutexLock lock(&mu_);
+  return upload_.has_value() && !attached_;
 }
 
 bool WindowSession::IsDetached(uint64_t stream) const {

@@ -72,8 +72,12 @@ class WindowSession {
   // Makes a stream the one that uploads; returns its number. `accepted` says
   // where to go on. After UPLOADING it only says where the window stands.
   uint64_t Attach(absl::Time now, v1::Accepted& accepted);
+  // The stream has ended. What it uploaded stays.
+  void Detach(uint64_t stream);
   // True when another stream has taken over the upload.
   bool IsDetached(uint64_t stream) const;
+  // True for an upload that no stream is attached to.
+  bool IsAbandoned() const;
   // INVALID_ARGUMENT: index out of order, no samples, or more samples than
   // announced. ABORTED: another stream took over, or the session has ended.
   absl::Status AddChunk(uint64_t stream, const v1::SampleChunk& chunk,
@@ -160,7 +164,8 @@ class WindowSession {
   absl::Time update_time_ ABSL_GUARDED_BY(mu_);
   v1::PlanState decided_ ABSL_GUARDED_BY(mu_) = v1::PLAN_STATE_UNSPECIFIED;
   std::optional<Upload> upload_ ABSL_GUARDED_BY(mu_);
-  uint64_t stream_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t stream_ ABSL_GUARDED_BY(mu_) = 0;  // the newest
+  bool attached_ ABSL_GUARDED_BY(mu_) = false;
   absl::Time last_record_ ABSL_GUARDED_BY(mu_);
   uint32_t chunks_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<PlanningInput> input_ ABSL_GUARDED_BY(mu_);

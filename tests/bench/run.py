@@ -19,186 +19,269 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 
 # Binary: flags. Short benchmarks are repeated, in random order, so that a busy
 # moment of the machine does not hit one of them alone.
 BINARIES = {
     "planner_bench": [
-        ["--benchmark_filter=^Lpt", "--benchmark_repetitions=10",
-         "--benchmark_min_time=0.05"],
-        ["--benchmark_filter=-^Lpt", "--benchmark_repetitions=3",
-         "--benchmark_min_time=0.1"],
+        [
+            "--benchmark_filter=^Lpt",
+            "--benchmark_repetitions=10",
+            "--benchmark_min_time=0.003",
+        ],
+        [
+            "--benchmark_filter=-^Lpt",
+            "--benchmark_repetitions=3",
+            "--benchmark_min_time=0.1",
+        ],
     ],
     "histogram_bench": [
-        ["--benchmark_filter=shape:0", "--benchmark_repetitions=10",
-         "--benchmark_min_time=0.05",
-         "--benchmark_enable_random_interleaving=true"],
+        [
+            "--benchmark_filter=shape:0",
+            "--benchmark_repetitions=10",
+            "--benchmark_min_time=0.05",
+            "--benchmark_enable_random_interleaving=true",
+        ],
     ],
     "server_bench": [["--benchmark_min_time=0.3"]],
 }
 
 
 def run_binary(path, flags):
-  """Entries of single runs, by benchmark name."""
-  print(f"running {path.name} {' '.join(flags)}", file=sys.stderr)
-  output = subprocess.run([path, "--benchmark_format=json", *flags],
-                          check=True, stdout=subprocess.PIPE)
-  entries = {}
-  for entry in json.loads(output.stdout)["benchmarks"]:
-    if entry.get("run_type") == "aggregate":
-      continue
-    if entry.get("error_occurred"):
-      raise SystemExit(f"{entry['name']}: {entry['error_message']}")
-    name = entry["run_name"].removesuffix("/real_time")
-    entries.setdefault(name, []).append(entry)
-  return entries
+    """Entries of single runs, by benchmark name."""
+    print(f"running {path.name} {' '.join(flags)}", file=sys.stderr)
+    output = subprocess.run(
+        [path, "--benchmark_format=json", *flags],
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    entries = {}
+    for entry in json.loads(output.stdout)["benchmarks"]:
+        if entry.get("run_type") == "aggregate":
+            continue
+        if entry.get("error_occurred"):
+            raise SystemExit(f"{entry['name']}: {entry['error_message']}")
+        name = entry["run_name"].removesuffix("/real_time")
+        entries.setdefault(name, []).append(entry)
+    return entries
 
 
 def collect(build):
-  entries = {}
-  for name, runs in BINARIES.items():
-    for flags in runs:
-      entries.update(run_binary(build / "tests" / "bench" / name, flags))
-  return entries
+    entries = {}
+    for name, runs in BINARIES.items():
+        for flags in runs:
+            entries.update(run_binary(build / "tests" / "bench" / name, flags))
+    return entries
 
 
-def run_peers(turns):
-  print("running peers.py", file=sys.stderr)
-  output = subprocess.run(
-      [sys.executable, HERE / "peers.py", f"--turns={turns}"], check=True,
-      stdout=subprocess.PIPE)
-  return json.loads(output.stdout)
+def run_peers(python, turns):
+    print(f"running {python} peers.py", file=sys.stderr)
+    output = subprocess.run(
+        [python, HERE / "peers.py", f"--turns={turns}"],
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    return json.loads(output.stdout)
 
 
 class Results:
-  """The best figure of each benchmark."""
+    """The best figure of each benchmark."""
 
-  def __init__(self, entries):
-    self._entries = entries
+    def __init__(self, entries):
+        self._entries = entries
 
-  def milliseconds(self, name):
-    scale = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
-    return min(e["real_time"] * scale[e["time_unit"]]
-               for e in self._entries[name])
+    def milliseconds(self, name):
+        scale = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
+        return min(
+            e["real_time"] * scale[e["time_unit"]] for e in self._entries[name]
+        )
 
-  def most(self, name, counter):
-    return max(e[counter] for e in self._entries[name])
+    def most(self, name, counter):
+        return max(e[counter] for e in self._entries[name])
 
 
 def lpt_rows(results, peers):
-  ours = results.milliseconds("Lpt")
-  if int(results.most("Lpt", "peaks")) != peers["lpt_peaks"]:
-    raise SystemExit("Lpt and peers.py balance differently")
-  times = f"{ours:.2f} ms"
-  yield ("LPT, 60 layers x 384 experts, 64 ranks", times,
-         f"{peers['lpt_seconds'] * 1e3:.0f} ms (NumPy and Python)",
-         f"{peers['lpt_seconds'] * 1e3 / ours:.0f} x")
-  if "lpt_torch_seconds" in peers:
-    yield ("LPT, the same", times,
-           f"{peers['lpt_torch_seconds'] * 1e3:.0f} ms (torch and Python)",
-           f"{peers['lpt_torch_seconds'] * 1e3 / ours:.0f} x")
+    ours = results.milliseconds("Lpt")
+    if int(results.most("Lpt", "peaks")) != peers["lpt_peaks"]:
+        raise SystemExit("Lpt and peers.py balance differently")
+    times = f"{ours:.2f} ms"
+    yield (
+        "LPT, 60 layers x 384 experts, 64 ranks",
+        times,
+        f"{peers['lpt_seconds'] * 1e3:.0f} ms (NumPy and Python)",
+        f"{peers['lpt_seconds'] * 1e3 / ours:.0f} x",
+    )
+    if "lpt_torch_seconds" in peers:
+        yield (
+            "LPT, the same",
+            times,
+            f"{peers['lpt_torch_seconds'] * 1e3:.0f} ms (torch and Python)",
+            f"{peers['lpt_torch_seconds'] * 1e3 / ours:.0f} x",
+        )
 
 
 def counting_rows(results, peers):
-  speed = {
-      name: results.most(f"{name}/shape:0", "bytes_per_second")
-      for name in ("Copy", "PlainLoop", "CountOneThread", "CountTwoThreads")
-  }
-  numpy = peers["count_bytes"] / min(peers["bincount_seconds"],
-                                     peers["one_bincount_seconds"])
-  what = "count u8 ids, 47 layers, 64 experts, top-4"
-  one = f"{speed['CountOneThread'] / 1e9:.2f} GB/s"
-  yield (f"{what}, 1 thread", one, f"{speed['Copy'] / 1e9:.2f} GB/s (memcpy)",
-         f"{speed['CountOneThread'] / speed['Copy']:.0%}")
-  yield ("the same", one, f"{speed['PlainLoop'] / 1e9:.2f} GB/s (plain loop)",
-         f"{speed['CountOneThread'] / speed['PlainLoop']:.2f} x")
-  yield ("the same", one, f"{numpy / 1e9:.3f} GB/s (NumPy bincount)",
-         f"{speed['CountOneThread'] / numpy:.0f} x")
-  yield (f"{what}, 2 threads", f"{speed['CountTwoThreads'] / 1e9:.2f} GB/s",
-         f"{one} (1 thread)",
-         f"{speed['CountTwoThreads'] / speed['CountOneThread']:.2f} x")
+    speed = {
+        name: results.most(f"{name}/shape:0", "bytes_per_second")
+        for name in ("Copy", "PlainLoop", "CountOneThread", "CountTwoThreads")
+    }
+    numpy = peers["count_bytes"] / min(
+        peers["bincount_seconds"], peers["one_bincount_seconds"]
+    )
+    what = "count u8 ids, 47 layers, 64 experts, top-4"
+    one = f"{speed['CountOneThread'] / 1e9:.2f} GB/s"
+    yield (
+        f"{what}, 1 thread",
+        one,
+        f"{speed['Copy'] / 1e9:.2f} GB/s (memcpy)",
+        f"{speed['CountOneThread'] / speed['Copy']:.0%}",
+    )
+    yield (
+        "the same",
+        one,
+        f"{speed['PlainLoop'] / 1e9:.2f} GB/s (plain loop)",
+        f"{speed['CountOneThread'] / speed['PlainLoop']:.2f} x",
+    )
+    yield (
+        "the same",
+        one,
+        f"{numpy / 1e9:.3f} GB/s (NumPy bincount)",
+        f"{speed['CountOneThread'] / numpy:.0f} x",
+    )
+    yield (
+        f"{what}, 2 threads",
+        f"{speed['CountTwoThreads'] / 1e9:.2f} GB/s",
+        f"{one} (1 thread)",
+        f"{speed['CountTwoThreads'] / speed['CountOneThread']:.2f} x",
+    )
 
 
 def planner_rows(results):
-  names = {
-      "DemandProjection": "demand projection",
-      "FullScore": "full score",
-      "Rows": "fewest rows",
-      "Pair": "EDP-aware pairing",
-      "WholePlan": "whole plan",
-      "Generate": "generate the window",
-  }
-  for index, preset in enumerate(("flash", "xl")):
-    for name, text in names.items():
-      time = results.milliseconds(f"{name}/xl:{index}")
-      yield (f"{text}, {preset}", f"{time:.2f} ms", "", "")
+    names = {
+        "DemandProjection": "demand projection",
+        "FullScore": "full score",
+        "Rows": "fewest rows",
+        "Pair": "EDP-aware pairing",
+        "WholePlan": "whole plan",
+        "Generate": "generate the window",
+    }
+    for index, preset in enumerate(("flash", "xl")):
+        for name, text in names.items():
+            time = results.milliseconds(f"{name}/xl:{index}")
+            yield (f"{text}, {preset}", f"{time:.2f} ms", "", "")
 
 
 def server_rows(results):
-  yield ("CreatePlan round trip, 64 samples x 20 x 128",
-         f"{results.milliseconds('CreatePlan'):.2f} ms", "", "")
-  for index, preset in enumerate(("flash", "xl")):
-    name = f"StreamPlan/xl:{index}"
-    speed = results.most(name, "upload_bytes_per_second")
-    yield (f"StreamPlan upload, {preset}", f"{speed / 1e6:.0f} MB/s", "", "")
-    yield (f"StreamPlan to the plan, {preset}",
-           f"{results.milliseconds(name):.0f} ms", "", "")
-  name = "StreamPlan/xl:1"
-  yield ("server memory for xl", "peak growth",
-         f"{results.most(name, 'u16_bytes') / 1e6:.0f} MB (counts as u16)",
-         f"{results.most(name, 'memory_over_u16'):.2f} x")
+    yield (
+        "CreatePlan round trip, 64 samples x 20 x 128",
+        f"{results.milliseconds('CreatePlan'):.2f} ms",
+        "",
+        "",
+    )
+    for index, preset in enumerate(("flash", "xl")):
+        name = f"StreamPlan/xl:{index}"
+        speed = results.most(name, "upload_bytes_per_second")
+        yield (
+            f"StreamPlan upload, {preset}",
+            f"{speed / 1e6:.0f} MB/s",
+            "",
+            "",
+        )
+        yield (
+            f"StreamPlan to the plan, {preset}",
+            f"{results.milliseconds(name):.0f} ms",
+            "",
+            "",
+        )
+    name = "StreamPlan/xl:1"
+    yield (
+        "server memory for xl",
+        "peak growth",
+        f"{results.most(name, 'u16_bytes') / 1e6:.0f} MB (counts as u16)",
+        f"{results.most(name, 'memory_over_u16'):.2f} x",
+    )
 
 
 def cpu_name():
-  try:
-    text = pathlib.Path("/proc/cpuinfo").read_text()
-  except OSError:
-    text = ""
-  match = re.search(r"^model name\s*:\s*(.*)$", text, re.MULTILINE)
-  return match.group(1).strip() if match else platform.machine()
+    try:
+        text = pathlib.Path("/proc/cpuinfo").read_text()
+    except OSError:
+        text = ""
+    match = re.search(r"^model name\s*:\s*(.*)$", text, re.MULTILINE)
+    return match.group(1).strip() if match else platform.machine()
 
 
 def table(rows):
-  rows = [("what", "RoutePack", "against", "ratio"), *rows]
-  widths = [max(len(row[i]) for row in rows) for i in range(4)]
-  lines = [
-      "| " + " | ".join(cell.ljust(width)
-                        for cell, width in zip(row, widths)) + " |"
-      for row in rows
-  ]
-  rule = "| " + " | ".join("-" * (width - 1) + (":" if i else "-")
-                           for i, width in enumerate(widths)) + " |"
-  return "\n".join([lines[0], rule, *lines[1:]])
+    rows = [("what", "RoutePack", "against", "ratio"), *rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    lines = [
+        "| "
+        + " | ".join(
+            cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+        )
+        + " |"
+        for row in rows
+    ]
+    rule = (
+        "| "
+        + " | ".join(
+            "-" * (width - 1) + (":" if i else "-")
+            for i, width in enumerate(widths)
+        )
+        + " |"
+    )
+    return "\n".join([lines[0], rule, *lines[1:]])
 
 
 def main():
-  parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument("--build", type=pathlib.Path,
-                      default=HERE.parent.parent / "build" / "dev",
-                      help="build folder with the benchmarks")
-  parser.add_argument("--turns", type=int, default=10,
-                      help="repetitions of the Python peers")
-  parser.add_argument("--results", type=pathlib.Path, default=HERE / "results",
-                      help="folder for the table")
-  args = parser.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--build",
+        type=pathlib.Path,
+        default=ROOT / "build" / "dev",
+        help="build folder with the benchmarks",
+    )
+    torch = ROOT / ".venv-torch" / "bin" / "python"
+    parser.add_argument(
+        "--python",
+        type=pathlib.Path,
+        default=torch if torch.exists() else sys.executable,
+        help="interpreter of the peers; with torch they are more",
+    )
+    parser.add_argument(
+        "--turns", type=int, default=10, help="repetitions of the Python peers"
+    )
+    parser.add_argument(
+        "--results",
+        type=pathlib.Path,
+        default=HERE / "results",
+        help="folder for the table",
+    )
+    args = parser.parse_args()
 
-  results = Results(collect(args.build))
-  peers = run_peers(args.turns)
-  rows = [*lpt_rows(results, peers), *counting_rows(results, peers),
-          *planner_rows(results), *server_rows(results)]
-  text = table(rows)
-  print(text)
+    results = Results(collect(args.build))
+    peers = run_peers(args.python, args.turns)
+    rows = [
+        *lpt_rows(results, peers),
+        *counting_rows(results, peers),
+        *planner_rows(results),
+        *server_rows(results),
+    ]
+    text = table(rows)
+    print(text)
 
-  cpu = cpu_name()
-  date = datetime.date.today().isoformat()
-  slug = re.sub(r"[^A-Za-z0-9]+", "-", cpu).strip("-").lower()
-  args.results.mkdir(parents=True, exist_ok=True)
-  path = args.results / f"{date}-{slug}.md"
-  path.write_text(
-      f"# Benchmarks, {date}\n\n{cpu}, NumPy {peers['numpy']}. Made by "
-      "`tests/bench/run.py`.\n\n" + text + "\n")
-  print(f"written to {path}", file=sys.stderr)
+    cpu = cpu_name()
+    date = datetime.date.today().isoformat()
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", cpu).strip("-").lower()
+    args.results.mkdir(parents=True, exist_ok=True)
+    path = args.results / f"{date}-{slug}.md"
+    path.write_text(
+        f"# Benchmarks, {date}\n\n{cpu}, NumPy {peers['numpy']}. Made by "
+        "`tests/bench/run.py`.\n\n" + text + "\n"
+    )
+    print(f"written to {path}", file=sys.stderr)
 
 
 if __name__ == "__main__":
-  main()
+    main()

@@ -188,12 +188,13 @@ TEST_F(TraceFolderTest, RefusesBadMeta) {
   ExpectError(absl::StatusCode::kInvalidArgument, "\"layers\" must be");
   Put("meta.json", R"({"samples": "2", "layers": 2, "experts": 4})");
   ExpectError(absl::StatusCode::kInvalidArgument, "\"samples\" must be");
-  // Its product with the other sizes passes 64 bits.
-  Put("meta.json", R"({"samples": 2, "layers": 4000000000,
-                       "experts": 4000000000, "top_k": 2})");
-  Put("counts.u16", LittleEndian(kCounts, 2));
-  ExpectError(absl::StatusCode::kInvalidArgument, "counts.u16: has 16 counts",
-              TraceCounts::kFile);
+  Put("meta.json", R"({"samples": 2, "layers": 4000000000, "experts": 4,
+                       "top_k": 2})");
+  ExpectError(absl::StatusCode::kInvalidArgument,
+              "\"layers\" must be a whole number in [1, 4096]");
+  Put("meta.json", R"({"samples": 10000000, "layers": 4096,
+                       "experts": 65536, "top_k": 2})");
+  ExpectError(absl::StatusCode::kInvalidArgument, "samples x layers x experts");
 }
 
 // The plain loop, on the shipped raw folder.

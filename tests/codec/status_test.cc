@@ -148,7 +148,8 @@ TEST(Status, ManyViolationsFitTheHeaderLimit) {
   EXPECT_LT(shown, 100u);
   EXPECT_THAT(std::string(RoundTrip(status).message()), HasSubstr("511 more"));
   EXPECT_THAT(std::string(RoundTrip(status).message()),
-              HasSubstr(absl::StrCat("(details list the first ", shown, ")")));
+              HasSubstr(absl::StrCat("[only the first ", shown,
+                                     " fit into the details]")));
   EXPECT_EQ(RoundTrip(status).message(), WireMessage(status));
 }
 

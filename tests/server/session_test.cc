@@ -194,6 +194,20 @@ TEST_F(SessionTest, ANewStreamTakesOverWhereTheOldOneStopped) {
   EXPECT_TRUE(session_->AddChunk(stream, Chunk(1, 2, 2), kStart).ok());
 }
 
+TEST_F(SessionTest, IsAbandonedWhileUploadingWithoutAStream) {
+  EXPECT_TRUE(session_->IsAbandoned());
+  v1::Accepted accepted;
+  const uint64_t old = session_->Attach(kStart, accepted);
+  EXPECT_FALSE(session_->IsAbandoned());
+  const uint64_t stream = session_->Attach(kStart, accepted);
+  session_->Detach(old);
+  EXPECT_FALSE(session_->IsAbandoned());
+  session_->Detach(stream);
+  EXPECT_TRUE(session_->IsAbandoned());
+  SealAndEnqueue();
+  EXPECT_FALSE(session_->IsAbandoned());
+}
+
 TEST_F(SessionTest, IsIdleSinceItsLastRecordWhileUploading) {
   EXPECT_EQ(session_->IdleFor(kStart + absl::Seconds(5)), absl::Seconds(5));
   v1::Accepted accepted;
