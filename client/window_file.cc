@@ -21,6 +21,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl.h"
 #include "google/protobuf/util/json_util.h"
+#include "planner/digest.h"
 #include "proto/codec/codec.h"
 
 namespace routepack {
@@ -450,6 +451,29 @@ absl::StatusOr<WindowFile> OpenWindow(const std::string& path) {
     return reader->NextSample(sample);
   };
   return file;
+}
+
+absl::StatusOr<std::string> SamplesDigest(const SampleSource& next) {
+  Digest digest;
+  v1::Sample sample;
+  std::string bytes;
+  for (;;) {
+    sample.Clear();
+    absl::StatusOr<bool> more = next(&sample);
+    if (!more.ok()) return more.status();
+    if (!*more) return digest.Hex();
+    sample.SerializeToString(&bytes);
+    digest.AddString(bytes);
+  }
+}
+
+absl::Status FillContentDigest(const SampleSource& next,
+                               v1::WindowHeader& header) {
+  if (!header.content_digest().empty()) return absl::OkStatus();
+  absl::StatusOr<std::string> digest = SamplesDigest(next);
+  if (!digest.ok()) return digest.status();
+  header.set_content_digest(*std::move(digest));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<LoadedWindow> LoadWindow(const std::string& path) {

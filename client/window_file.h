@@ -49,6 +49,13 @@ struct WindowFile {
 };
 absl::StatusOr<WindowFile> OpenWindow(const std::string& path);
 
+// A text for WindowHeader.content_digest: 32 hex digits over the samples as
+// they are encoded. Reads the source to its end; one sample is held at a time.
+absl::StatusOr<std::string> SamplesDigest(const SampleSource& next);
+// Sets header.content_digest to it, unless there is one.
+absl::Status FillContentDigest(const SampleSource& next,
+                               v1::WindowHeader& header);
+
 // A window with its header, decoded and validated.
 struct LoadedWindow {
   v1::WindowHeader header;

@@ -19,6 +19,7 @@ namespace routepack {
 namespace {
 
 constexpr uint32_t kMaxRowOption = 1u << 24;
+constexpr uint64_t kFreeFillers = 1u << 14;
 constexpr uint64_t kFreeFillerBytes = uint64_t{64} << 20;
 
 absl::Status CheckInput(const Window& window, const Placement& current,
@@ -75,15 +76,40 @@ std::string CellsSentence(const Window& window, const RowResult& rows) {
       " cells but the window has ", window.num_samples(), " samples");
 }
 
+// Fillers that are added at most. A filler costs a sample's worth of demand and
+// of packing time; more of them than samples only make sense for tiny windows,
+// and a large min_rows must not exhaust the machine.
+uint64_t MostFillers(const Window& window) {
+  const uint64_t stride =
+      (uint64_t{window.spec().topology.num_ranks()} + 7) / 8 * 8;
+  const uint64_t item_bytes = window.num_layers() * stride * sizeof(uint32_t);
+  return std::max<uint64_t>(
+      window.num_samples(),
+      std::min(kFreeFillers, kFreeFillerBytes / item_bytes));
+}
+
+std::string FillerAdvice(const Window& window, const RowResult& rows) {
+  const uint64_t most = MostFillers(window);
+  if (rows.fillers > most) {
+    return absl::StrCat(rows.fillers,
+                        " filler samples would be needed and at "
+                        "most ",
+                        most,
+                        " are added: lower min_rows or "
+                        "row_multiple, or use fewer slots");
+  }
+  return absl::StrCat("add ", rows.fillers,
+                      " filler samples (allow_filler) or use fewer slots");
+}
+
 absl::Status InfeasibleError(const Window& window, const RowResult& rows) {
   return PreconditionError(
       {.type = "CELLS_EXCEED_SAMPLES",
        .subject = "rows",
        .description = absl::StrCat(
            CellsSentence(window, rows), "; fewer rows are excluded by ",
-           rows.proof, " (at least ", rows.bins_lower_bound,
-           " cells needed); add ", rows.fillers,
-           " filler samples (allow_filler) or use fewer slots")});
+           rows.proof, " (at least ", rows.bins_lower_bound, " cells needed); ",
+           FillerAdvice(window, rows))});
 }
 
 absl::Status RowsNotFoundError(const Window& window, const RowResult& rows) {
@@ -93,23 +119,16 @@ absl::Status RowsNotFoundError(const Window& window, const RowResult& rows) {
        .description = absl::StrCat(
            CellsSentence(window, rows), "; ", rows.rows_lower_bound,
            " rows were neither found nor excluded in ", rows.nodes,
-           " nodes; raise row_search_nodes, or add ", rows.fillers,
-           " filler samples (allow_filler)")});
+           " nodes; raise row_search_nodes, or ", FillerAdvice(window, rows))});
 }
 
-// A filler costs a sample's worth of demand. More of them than samples only
-// make sense for tiny windows; min_rows must not exhaust memory.
 absl::Status CheckFillers(const Window& window, const RowResult& rows) {
-  const uint64_t item_bytes = sizeof(uint32_t) * window.num_layers() *
-                              DemandStride(window.spec().topology.num_ranks());
-  const uint64_t most =
-      std::max<uint64_t>(window.num_samples(), kFreeFillerBytes / item_bytes);
-  if (rows.fillers <= most) return absl::OkStatus();
+  if (rows.fillers <= MostFillers(window)) return absl::OkStatus();
   return PreconditionError(
       {.type = "TOO_MANY_FILLERS",
        .subject = "rows",
-       .description = absl::StrCat(CellsSentence(window, rows), "; at most ",
-                                   most, " filler samples are added")});
+       .description = absl::StrCat(CellsSentence(window, rows), "; ",
+                                   FillerAdvice(window, rows))});
 }
 
 // Rows from light at both ends to heavy in the middle, where pipeline bubbles
@@ -319,8 +338,9 @@ class Run {
     if (budget_.OutOfTime()) {
       plan_.truncated = true;
     } else {
-      Layout paired = EdpAwarePair(problem_, length_, budget_.stop);
+      Layout paired = EdpAwarePair(problem_, length_, budget_);
       if (absl::Status status = CheckBudget(); !status.ok()) return status;
+      plan_.truncated |= budget_.OutOfTime();
       Evaluation evaluation = EvaluateLayout(problem_, paired);
       if (evaluation.score < plan_.evaluation.score) {
         plan_.layout = std::move(paired);
@@ -375,14 +395,16 @@ class Run {
                                  "contribute to the loss"));
     }
     if (plan_.rows.truncated) {
-      out.push_back(absl::StrCat(
-          "the row search ended at its limit after ", plan_.rows.nodes,
-          " nodes: ", plan_.rows.rows_lower_bound, " rows are not excluded, ",
-          plan_.rows.rows, " are planned"));
+      out.push_back(
+          absl::StrCat("the row search ended after ", plan_.rows.nodes,
+                       " nodes, at row_search_nodes or the time limit: ",
+                       plan_.rows.rows_lower_bound, " rows are not excluded, ",
+                       plan_.rows.rows, " are planned"));
     }
     if (plan_.truncated && !plan_.rows.truncated) {
       out.push_back(
-          "time ran out before packing: the layout knows lengths only");
+          "time ran out before packing ended: the layout may know lengths "
+          "only");
     }
     if (plan_.bounds.hot_expert_layers > 0) {
       out.push_back(absl::StrCat(

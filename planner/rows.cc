@@ -142,8 +142,8 @@ uint64_t SearchOpenRows(std::span<const uint32_t> occupancy,
     if (nodes >= constraints.max_nodes || budget.Exhausted()) break;
     const uint64_t num_open =
         (bracket.rows_high() - rows + grid.step - 1) / grid.step;
-    const uint64_t share =
-        (constraints.max_nodes - nodes + num_open - 1) / num_open;
+    const uint64_t left = constraints.max_nodes - nodes;
+    const uint64_t share = left / num_open + (left % num_open != 0 ? 1 : 0);
     PackingAttempt attempt = PackIntoBins(occupancy, constraints.token_cap,
                                           rows * grid.slots, share, budget);
     nodes += attempt.nodes;

@@ -30,9 +30,9 @@ class Pairing {
         stride_(problem.demand.stride),
         num_shards_(problem.topology.num_shards()),
         loads_(size_t{layout.rows} * num_shards_ * item_size()),
-        peak_sums_(size_t{layout.rows} * num_shards_),
-        taken_(peak_sums_.size()),
-        candidates_(peak_sums_.size()),
+        peaks_(size_t{layout.rows} * num_shards_),
+        taken_(peaks_.size()),
+        candidates_(peaks_.size()),
         cells_(layout.num_cells()) {
     SumCells();
   }
@@ -49,6 +49,30 @@ class Pairing {
 
   void Place(uint32_t cell) {
     const uint32_t* loads = cell_loads_.data() + cell * item_size();
+    if (cell_peaks_[cell].sum == 0) {
+      candidates_ = peaks_;
+    } else {
+      Evaluate(cell, loads);
+    }
+    const size_t best = Best();
+    const size_t slot = best / num_shards_ * layout_.slots + EmptySlot(best);
+    const std::span<const uint32_t> items =
+        layout_.cell(cell / layout_.slots, cell % layout_.slots);
+    cells_[slot].assign(items.begin(), items.end());
+    ++taken_[best];
+    peaks_[best] = candidates_[best];
+    AddLoads(loads, item_size(), loads_.data() + best * item_size());
+  }
+
+  Layout Result() const {
+    return LayoutFromCells(layout_.rows, layout_.slots, cells_);
+  }
+
+ private:
+  size_t item_size() const { return problem_.demand.item_size(); }
+
+  // The peaks of every row-shard with this cell in it.
+  void Evaluate(uint32_t cell, const uint32_t* loads) {
     const size_t per_task = std::max<size_t>(1, kLoadsPerTask / item_size());
     tbb::parallel_for(
         tbb::blocked_range<size_t>(0, candidates_.size(), per_task),
@@ -62,22 +86,7 @@ class Pairing {
           }
         },
         tbb::simple_partitioner());
-    const size_t best = Best();
-    const size_t slot = best / num_shards_ * layout_.slots + EmptySlot(best);
-    const std::span<const uint32_t> items =
-        layout_.cell(cell / layout_.slots, cell % layout_.slots);
-    cells_[slot].assign(items.begin(), items.end());
-    ++taken_[best];
-    peak_sums_[best] = candidates_[best].sum;
-    AddLoads(loads, item_size(), loads_.data() + best * item_size());
   }
-
-  Layout Result() const {
-    return LayoutFromCells(layout_.rows, layout_.slots, cells_);
-  }
-
- private:
-  size_t item_size() const { return problem_.demand.item_size(); }
 
   void SumCells() {
     const uint32_t num_cells = layout_.num_cells();
@@ -109,7 +118,7 @@ class Pairing {
     std::tuple<int64_t, uint32_t, size_t, uint32_t> best_key;
     for (size_t rg = 0; rg < candidates_.size(); ++rg) {
       if (IsFull(rg)) continue;
-      const std::tuple key(candidates_[rg].sum - peak_sums_[rg],
+      const std::tuple key(candidates_[rg].sum - peaks_[rg].sum,
                            candidates_[rg].largest, rg / num_shards_,
                            EmptySlot(rg));
       if (best == candidates_.size() || key < best_key) {
@@ -128,7 +137,7 @@ class Pairing {
   Loads cell_loads_;                          // [cell][l][stride]
   std::vector<LoadPeaks> cell_peaks_;         // [cell]
   Loads loads_;                               // [r][g][l][stride]
-  std::vector<int64_t> peak_sums_;            // [r][g] sum_l max_p W
+  std::vector<LoadPeaks> peaks_;              // [r][g] of loads_
   std::vector<uint32_t> taken_;               // [r][g] slots
   std::vector<LoadPeaks> candidates_;         // [r][g] with the cell at hand
   std::vector<std::vector<uint32_t>> cells_;  // [r][d] result
@@ -159,10 +168,11 @@ Layout LengthLayout(const PackingProblem& problem, uint32_t rows, Bins bins) {
 }
 
 Layout EdpAwarePair(const PackingProblem& problem, const Layout& layout,
-                    std::stop_token stop) {
+                    const Budget& budget) {
+  if (budget.Exhausted()) return layout;
   Pairing pairing(problem, layout);
   for (uint32_t cell : pairing.Order()) {
-    if (stop.stop_requested()) return layout;
+    if (budget.Exhausted()) return layout;
     pairing.Place(cell);
   }
   return pairing.Result();

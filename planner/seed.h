@@ -4,8 +4,8 @@
 #define ROUTEPACK_PLANNER_SEED_H_
 
 #include <cstdint>
-#include <stop_token>
 
+#include "planner/budget.h"
 #include "planner/layout.h"
 #include "planner/rows.h"
 
@@ -23,9 +23,10 @@ Layout LengthLayout(const PackingProblem& problem, uint32_t rows, Bins bins);
 // into the empty (r, d) with the least key (increase of sum_l max_p W of the
 // row-shard, largest resulting max_{l,p} W; ties: lower r, then lower d).
 // O((R D) (R G) L P), row-shards in parallel; memory O((R D + R G) L P).
-// Samples stay in their cells. `layout` itself once `stop` is requested.
+// Samples stay in their cells. Cells without demand (fillers) cost O(R G) each.
+// `layout` itself if the budget is exhausted first.
 Layout EdpAwarePair(const PackingProblem& problem, const Layout& layout,
-                    std::stop_token stop = {});
+                    const Budget& budget = {});
 
 }  // namespace routepack
 

@@ -64,6 +64,12 @@ void CheckSpec(const WindowSpec& spec, Violations& bad) {
   CheckRange("header.num_samples", spec.num_samples, kMaxSamples, bad);
   CheckRange("header.num_layers", spec.num_layers, kMaxLayers, bad);
   CheckRange("header.num_experts", spec.num_experts, kMaxExperts, bad);
+  if (uint64_t{spec.num_layers} * spec.num_experts > kMaxLayerExperts) {
+    bad.Add("header.num_experts",
+            absl::StrCat("num_layers * num_experts must be at most ",
+                         kMaxLayerExperts, ", is ", spec.num_layers, " * ",
+                         spec.num_experts));
+  }
   CheckRange("header.token_cap", spec.token_cap, kMaxTokenCap, bad);
   const bool sizes_ok = bad.empty();
   if (spec.num_experts % spec.topology.num_ranks() != 0) {
@@ -254,12 +260,13 @@ void CheckIds(std::span<const SampleInfo> samples, Violations& bad) {
   }
 }
 
-// Scores must fit 62 bits (spec 1.4). A score adds up, over rows and shards,
+// Scores fit 53 bits, so that reported doubles are as exact as the integers
+// behind them (spec 1.4). A score adds up, over rows and shards,
 // one cell's cost per stage and 256 times one rank's load per layer. All cells
 // and all ranks together bound it by
 //   256 (sum_s (alpha_s sum_i t_i + beta_s sum_i t_i^2 / C) + L k sum_i t_i),
-// since a cell's statistics are sums over its samples. Rounding adds half a
-// unit per cell and stage: far less than what is left up to 2^63.
+// since a cell's statistics are sums over its samples. Rounding adds at most
+// half a unit per cell and stage, of 2^63 that an integer could hold.
 void CheckScore(const WindowSpec& spec, std::span<const SampleInfo> samples,
                 Violations& bad) {
   double tokens = 0;
@@ -272,10 +279,10 @@ void CheckScore(const WindowSpec& spec, std::span<const SampleInfo> samples,
   for (const AttentionStage& stage : spec.attention) {
     work += stage.alpha * tokens + stage.beta * squares / spec.token_cap;
   }
-  if (!(256 * work < 0x1p62)) {
+  if (!(256 * work < 0x1p53)) {
     bad.Add("header.attention.stages",
             absl::StrCat("attention and expert work of the window must be "
-                         "below 2^54 routed assignments, is ",
+                         "below 2^45 routed assignments, is ",
                          work));
   }
 }

@@ -47,11 +47,13 @@ struct WindowSpec {
 };
 
 // Integer bounds (spec 1.4): sum t^2 of a cell is exact in a double, a rank's
-// load of a row-shard (at most |D_g| C top_k) fits 32 bits, and scores fit 62
-// bits. Create and Seal refuse windows beyond them.
+// load of a row-shard (at most |D_g| C top_k) fits 32 bits, and scores fit 53
+// bits, so that doubles carry them exactly. Placements and plans are bounded by
+// kMaxLayerExperts. Create and Seal refuse windows beyond them.
 inline constexpr uint32_t kMaxTokenCap = 1u << 26;
 inline constexpr uint32_t kMaxLayers = 4096;
 inline constexpr uint32_t kMaxExperts = 1u << 16;
+inline constexpr uint64_t kMaxLayerExperts = 1u << 22;  // L E
 inline constexpr uint32_t kMaxSamples = 1u << 24;
 
 // What names a sample.

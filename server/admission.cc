@@ -1,11 +1,11 @@
 #include "server/admission.h"
 
 #include <limits>
+#include <mutex>
 #include <utility>
 
 #include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "proto/codec/status.h"
 
 namespace routepack::server {
@@ -18,7 +18,7 @@ uint64_t PlanningBytes(const WindowSpec& spec) {
   const absl::uint128 demand =
       absl::uint128(spec.num_samples) * spec.num_layers * stride * 4;
   const absl::uint128 experts =
-      absl::uint128(spec.num_layers) * spec.num_experts * (4 + 8 + 16);
+      absl::uint128(spec.num_layers) * spec.num_experts * (4 + 8 + 16 + 24);
   const absl::uint128 bytes = window + 2 * demand + experts;
   constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
   return bytes > kMax ? kMax : static_cast<uint64_t>(bytes);
@@ -27,7 +27,7 @@ uint64_t PlanningBytes(const WindowSpec& spec) {
 struct Reservation::Ledger {
   const uint32_t max_windows;
   const uint64_t max_bytes;
-  mutable absl::Mutex mu;
+  mutable std::mutex mu;
   uint32_t windows ABSL_GUARDED_BY(mu) = 0;
   uint64_t bytes ABSL_GUARDED_BY(mu) = 0;
 };
@@ -52,7 +52,7 @@ Reservation& Reservation::operator=(Reservation&& other) noexcept {
 void Reservation::Release() {
   if (ledger_ == nullptr) return;
   {
-    absl::MutexLock lock(&ledger_->mu);
+    const std::lock_guard lock(ledger_->mu);
     --ledger_->windows;
     ledger_->bytes -= bytes_;
   }
@@ -72,7 +72,7 @@ absl::StatusOr<Reservation> Admission::Admit(uint64_t bytes) {
                      "windows (",
                      ledger_->max_bytes, ", --window_memory_mb)"));
   }
-  absl::MutexLock lock(&ledger_->mu);
+  const std::lock_guard lock(ledger_->mu);
   if (ledger_->windows >= ledger_->max_windows) {
     return RetryableError(absl::StatusCode::kResourceExhausted,
                           absl::StrCat("the server has ", ledger_->windows,
@@ -95,12 +95,12 @@ absl::StatusOr<Reservation> Admission::Admit(uint64_t bytes) {
 }
 
 uint32_t Admission::open_windows() const {
-  absl::MutexLock lock(&ledger_->mu);
+  const std::lock_guard lock(ledger_->mu);
   return ledger_->windows;
 }
 
 uint64_t Admission::reserved_bytes() const {
-  absl::MutexLock lock(&ledger_->mu);
+  const std::lock_guard lock(ledger_->mu);
   return ledger_->bytes;
 }
 

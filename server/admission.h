@@ -20,8 +20,9 @@ namespace routepack::server {
 
 // Bytes that a window takes from header to plan: its counts and samples, the
 // demand of two placements while they are compared (planner/planner.h), and
-// per layer and expert a sample being decoded (4 bytes), window loads (8) and
-// two placements (16). Saturates.
+// per layer and expert a sample being decoded (4 bytes), window loads (8), two
+// placements (16) and three as messages (24): the one before, the one that is
+// announced and the plan's. Saturates.
 uint64_t PlanningBytes(const WindowSpec& spec);
 
 class Admission;

@@ -5,12 +5,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/codec/status.h"
+#include "server/guarded.h"
+#include "server/text.h"
 #include "server/window_key.h"
 
 namespace routepack::server {
 namespace {
 
 constexpr size_t kMaxRequestId = 128;
+// Bytes of what clients send, and of errors about it, in the log.
+constexpr size_t kMaxLogged = 1024;
 
 // Ids come back as metadata and go to the log: printable ASCII only.
 bool IsUsableId(absl::string_view id) {
@@ -69,16 +73,24 @@ Call::Call(grpc::CallbackServerContext* context, absl::string_view method,
 }
 
 void Call::set_key(const v1::PlanKey& key) {
-  key_ = WindowKey::Of(key).ToString();
+  key_ = Shortened(WindowKey::Of(key).ToString(), kMaxLogged);
 }
 
 void Call::End(const absl::Status& status) const {
+  // A line that cannot be written must not keep the call from ending.
+  Guarded([&] {
+    LogEnd(status);
+    return absl::OkStatus();
+  }).IgnoreError();
+}
+
+void Call::LogEnd(const absl::Status& status) const {
   Log::Fields fields = {{"request_id", id_}, {"method", method_}};
   if (!key_.empty()) fields.emplace_back("key", key_);
   fields.emplace_back("status", absl::StatusCodeToString(status.code()));
   fields.emplace_back("ms", absl::ToDoubleMilliseconds(absl::Now() - start_));
   if (!status.ok()) {
-    fields.emplace_back("error", std::string(status.message()));
+    fields.emplace_back("error", Shortened(status.message(), kMaxLogged));
   }
   log_->Info("call", fields);
 }

@@ -61,6 +61,8 @@ class Call {
   void End(const absl::Status& status) const;
 
  private:
+  void LogEnd(const absl::Status& status) const;
+
   std::shared_ptr<const void> token_;
   const Log* log_;
   std::string method_;

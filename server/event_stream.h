@@ -10,13 +10,14 @@
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "server/call.h"
+#include "server/guarded.h"
 #include "server/window_session/session.h"
 
 namespace routepack::server {
@@ -40,7 +41,7 @@ class EventStream
               std::optional<uint64_t> upload_stream) {
     session->Subscribe(this->weak_from_this());
     {
-      absl::MutexLock lock(&mu_);
+      const std::lock_guard lock(mu_);
       session_ = std::move(session);
       first_ = std::move(first);
       upload_stream_ = upload_stream;
@@ -50,7 +51,7 @@ class EventStream
   // The first failure counts.
   void Fail(absl::Status status) {
     {
-      absl::MutexLock lock(&mu_);
+      const std::lock_guard lock(mu_);
       if (!failure_.has_value()) failure_ = std::move(status);
     }
     Pump();
@@ -59,7 +60,9 @@ class EventStream
   void Wake() override { Pump(); }
   void OnWriteDone(bool ok) override {
     {
-      absl::MutexLock lock(&mu_);
+      const std::lock_guard lock(mu_);
+      // It may have been a plan, and what comes next is small or far away.
+      Response().Swap(&response_);
       writing_ = false;
       if (!ok && !failure_.has_value()) failure_ = CancelReason(*context_);
     }
@@ -77,9 +80,14 @@ class EventStream
   void Pump() {
     std::optional<absl::Status> end;
     {
-      absl::MutexLock lock(&mu_);
+      const std::lock_guard lock(mu_);
       if (writing_ || finished_) return;
-      end = Next();
+      try {
+        end = Next();
+      } catch (...) {
+        writing_ = false;
+        end = CaughtStatus();
+      }
       if (!end.has_value() && !writing_) return;
       finished_ = end.has_value();
     }
@@ -116,7 +124,7 @@ class EventStream
   std::shared_ptr<EventStream> self_;
   Response response_;  // not touched while writing_
 
-  absl::Mutex mu_;
+  std::mutex mu_;
   std::shared_ptr<WindowSession> session_ ABSL_GUARDED_BY(mu_);
   std::optional<v1::PlanEvent> first_ ABSL_GUARDED_BY(mu_);
   std::optional<uint64_t> upload_stream_ ABSL_GUARDED_BY(mu_);

@@ -5,11 +5,13 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "planner/planner.h"
 #include "server/version.h"
 
@@ -44,6 +46,9 @@ ABSL_FLAG(absl::Duration, upload_idle_timeout,
 ABSL_FLAG(uint32_t, plan_history, ServerOptions{}.plan_history,
           "Finished windows that are kept, in [1, 1000000]. The plan behind a "
           "job's committed placement is kept in any case.");
+ABSL_FLAG(uint64_t, plan_store_mb, ServerOptions{}.plan_store_mb,
+          "Memory for finished windows, in MiB, in [1, 2^24]. The oldest go "
+          "first, as with --plan_history.");
 ABSL_FLAG(uint32_t, max_list_page, ServerOptions{}.max_list_page,
           "Most plans on a page of ListPlans, in [1, 1000].");
 ABSL_FLAG(absl::Duration, drain_timeout, ServerOptions{}.drain_timeout,
@@ -77,10 +82,47 @@ void ConfigureUsage() {
   absl::SetFlagsUsageConfig(config);
 }
 
+// Abseil's parser ends the process at the first error, with an exit code of
+// its own: what it would not take is found here first.
+absl::Status CheckFlags(const std::vector<std::string>& args) {
+  for (size_t i = 0; i < args.size() && args[i] != "--"; ++i) {
+    if (args[i].size() < 2 || args[i][0] != '-') continue;
+    const absl::string_view arg =
+        absl::StripPrefix(absl::StripPrefix(args[i], "-"), "-");
+    const size_t equals = arg.find('=');
+    const absl::string_view name = arg.substr(0, equals);
+    if (absl::StartsWith(name, "help")) continue;
+    absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
+    if (flag == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "unknown flag \"", args[i], "\"; see routepackd --help"));
+    }
+    if (equals == absl::string_view::npos && flag->IsOfType<bool>()) continue;
+    std::string value;
+    if (equals != absl::string_view::npos) {
+      value = std::string(arg.substr(equals + 1));
+    } else if (++i < args.size()) {
+      value = args[i];
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name, " needs a value"));
+    }
+    if (std::string error; !flag->ParseFrom(value, &error)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name, "=", value, ": ",
+                       error.empty() ? "not a valid value" : error));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ServerOptions> ParseFlags(int argc, char** argv) {
   ConfigureUsage();
+  if (absl::Status status = CheckFlags({argv + 1, argv + argc}); !status.ok()) {
+    return status;
+  }
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
   if (rest.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -97,6 +139,7 @@ absl::StatusOr<ServerOptions> ParseFlags(int argc, char** argv) {
   options.max_chunk_bytes = absl::GetFlag(FLAGS_max_chunk_bytes);
   options.upload_idle_timeout = absl::GetFlag(FLAGS_upload_idle_timeout);
   options.plan_history = absl::GetFlag(FLAGS_plan_history);
+  options.plan_store_mb = absl::GetFlag(FLAGS_plan_store_mb);
   options.max_list_page = absl::GetFlag(FLAGS_max_list_page);
   options.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   options.log_format = absl::GetFlag(FLAGS_log_format);

@@ -8,9 +8,9 @@
 
 namespace routepack::server {
 
-// Parses and validates. --help, --version and unknown flags end the process,
-// as Abseil does. INVALID_ARGUMENT: a value out of range, or arguments that
-// are not flags.
+// Parses and validates. --help and --version, and errors inside a --flagfile,
+// end the process, as Abseil does. INVALID_ARGUMENT: unknown flags, values that
+// cannot be read or are out of range, arguments that are not flags.
 absl::StatusOr<ServerOptions> ParseFlags(int argc, char** argv);
 
 }  // namespace routepack::server

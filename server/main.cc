@@ -1,7 +1,7 @@
 // routepackd: plans windows over gRPC. See --help.
 //
 // Exit codes: 0 after a drain, 1 when it cannot start, 2 for a wrong command
-// line.
+// line, 3 when it had to end while something still ran after the drain.
 
 #include <signal.h>
 #include <unistd.h>
@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "server/exit_timer.h"
 #include "server/flags.h"
 #include "server/log.h"
 #include "server/server.h"
@@ -49,6 +50,10 @@ absl::Status WritePort(const std::string& path, int port) {
   }
   return absl::OkStatus();
 }
+
+// What Stop and the end of the worker's tasks may take: well above the grace
+// they give to calls.
+constexpr absl::Duration kStopTimeout = absl::Seconds(30);
 
 void Drain(PlannerServer& server, absl::Duration timeout,
            const sigset_t& signals) {
@@ -88,7 +93,9 @@ int Run(const ServerOptions& options, const sigset_t& signals) {
   sigwait(&signals, &signal);
   log->Info("draining", {{"signal", strsignal(signal)}});
   Drain(**server, options.drain_timeout, signals);
+  const ExitTimer timer(kStopTimeout, 3, *log);
   (*server)->Stop();
+  server->reset();
   log->Info("stopped");
   return 0;
 }

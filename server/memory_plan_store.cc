@@ -1,12 +1,14 @@
 #include "server/memory_plan_store.h"
 
+#include <mutex>
+
 #include "absl/strings/str_cat.h"
 
 namespace routepack::server {
 
 absl::Status MemoryPlanStore::Put(PlanRecord record) {
   const WindowKey key = record.key();
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   Erase(key);
   by_sequence_.emplace(record.sequence, key);
   if (record.plan != nullptr) {
@@ -15,13 +17,14 @@ absl::Status MemoryPlanStore::Put(PlanRecord record) {
   if (record.commit.state == v1::COMMIT_STATE_COMMITTED) {
     live_[key.job_id] = key;
   }
+  bytes_ += record.bytes;
   records_.emplace(key, std::move(record));
   Evict();
   return absl::OkStatus();
 }
 
 absl::StatusOr<PlanRecord> MemoryPlanStore::Get(const WindowKey& key) const {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   const auto it = records_.find(key);
   if (it == records_.end()) {
     return absl::NotFoundError(
@@ -32,13 +35,13 @@ absl::StatusOr<PlanRecord> MemoryPlanStore::Get(const WindowKey& key) const {
 
 absl::Status MemoryPlanStore::Update(
     const WindowKey& key, absl::FunctionRef<absl::Status(PlanRecord&)> change) {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   const auto it = records_.find(key);
   if (it == records_.end()) {
     return absl::NotFoundError(
         absl::StrCat("no window with key ", key.ToString()));
   }
-  PlanRecord changed = it->second;
+  PlanRecord changed = it->second;  // its bytes stay what they are
   const bool committed = changed.commit.state == v1::COMMIT_STATE_COMMITTED;
   if (absl::Status status = change(changed); !status.ok()) return status;
   it->second = std::move(changed);
@@ -51,7 +54,7 @@ absl::Status MemoryPlanStore::Update(
 
 absl::StatusOr<PlanRecord> MemoryPlanStore::FindPlacement(
     absl::string_view job_id, absl::string_view version) const {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   const auto it =
       by_placement_.find({std::string(job_id), std::string(version)});
   if (it == by_placement_.end()) {
@@ -65,7 +68,7 @@ std::vector<PlanRecord> MemoryPlanStore::List(const PlanFilter& filter,
                                               uint64_t before,
                                               size_t limit) const {
   std::vector<PlanRecord> found;
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   auto it = by_sequence_.lower_bound(before);
   while (it != by_sequence_.begin() && found.size() < limit) {
     --it;
@@ -76,8 +79,13 @@ std::vector<PlanRecord> MemoryPlanStore::List(const PlanFilter& filter,
 }
 
 size_t MemoryPlanStore::size() const {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   return records_.size();
+}
+
+uint64_t MemoryPlanStore::bytes() const {
+  const std::lock_guard lock(mu_);
+  return bytes_;
 }
 
 void MemoryPlanStore::Erase(const WindowKey& key) {
@@ -89,12 +97,14 @@ void MemoryPlanStore::Erase(const WindowKey& key) {
     by_placement_.erase({key.job_id, record.plan->placement_version()});
   }
   if (IsLive(key)) live_.erase(key.job_id);
+  bytes_ -= record.bytes;
   records_.erase(it);
 }
 
 void MemoryPlanStore::Evict() {
   auto it = by_sequence_.begin();
-  while (records_.size() > capacity_ && it != by_sequence_.end()) {
+  while ((records_.size() > capacity_ || bytes_ > max_bytes_) &&
+         it != by_sequence_.end()) {
     const WindowKey key = it->second;
     ++it;
     // The newest record stays: its window has just been answered.

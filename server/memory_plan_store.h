@@ -3,22 +3,28 @@
 #ifndef ROUTEPACK_SERVER_MEMORY_PLAN_STORE_H_
 #define ROUTEPACK_SERVER_MEMORY_PLAN_STORE_H_
 
+#include <cstdint>
+#include <limits>
 #include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
 #include "server/plan_store.h"
 
 namespace routepack::server {
 
 class MemoryPlanStore : public PlanStore {
  public:
-  // Keeps `capacity` records, at least 1, besides those it must not evict.
-  explicit MemoryPlanStore(size_t capacity) : capacity_(capacity) {}
+  // Keeps `capacity` records of together `max_bytes`, but at least the newest,
+  // and those it must not evict.
+  explicit MemoryPlanStore(
+      size_t capacity,
+      uint64_t max_bytes = std::numeric_limits<uint64_t>::max())
+      : capacity_(capacity), max_bytes_(max_bytes) {}
 
   absl::Status Put(PlanRecord record) override;
   absl::StatusOr<PlanRecord> Get(const WindowKey& key) const override;
@@ -30,6 +36,7 @@ class MemoryPlanStore : public PlanStore {
   std::vector<PlanRecord> List(const PlanFilter& filter, uint64_t before,
                                size_t limit) const override;
   size_t size() const override;
+  uint64_t bytes() const override;
 
  private:
   using PlacementName = std::pair<std::string, std::string>;  // job, version
@@ -39,7 +46,9 @@ class MemoryPlanStore : public PlanStore {
   bool IsLive(const WindowKey& key) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
 
   const size_t capacity_;
-  mutable absl::Mutex mu_;
+  const uint64_t max_bytes_;
+  mutable std::mutex mu_;
+  uint64_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<WindowKey, PlanRecord> records_ ABSL_GUARDED_BY(mu_);
   std::map<uint64_t, WindowKey> by_sequence_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<PlacementName, WindowKey> by_placement_

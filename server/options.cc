@@ -70,6 +70,8 @@ absl::Status ValidateOptions(const ServerOptions& options) {
                 absl::Milliseconds(1), absl::Hours(24), errors);
   CheckRange<uint32_t>("plan_history", options.plan_history, 1, 1000000,
                        errors);
+  CheckRange<uint64_t>("plan_store_mb", options.plan_store_mb, 1,
+                       uint64_t{1} << 24, errors);
   CheckRange<uint32_t>("max_list_page", options.max_list_page, 1, 1000, errors);
   CheckDuration("drain_timeout", options.drain_timeout, absl::ZeroDuration(),
                 absl::Hours(1), errors);

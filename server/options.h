@@ -33,6 +33,8 @@ struct ServerOptions {
   absl::Duration upload_idle_timeout = absl::Minutes(10);
   // Finished windows that are kept, in [1, 1000000].
   uint32_t plan_history = 128;
+  // Memory for them, in MiB, in [1, 2^24].
+  uint64_t plan_store_mb = 1024;
   // Most plans on a page of ListPlans, in [1, 1000].
   uint32_t max_list_page = 1000;
   // How long open windows may go on after SIGTERM, in [0, 1 h].
@@ -43,6 +45,7 @@ struct ServerOptions {
   std::string log_level = "info";
 
   uint64_t window_memory_bytes() const { return window_memory_mb << 20; }
+  uint64_t plan_store_bytes() const { return plan_store_mb << 20; }
 };
 
 // INVALID_ARGUMENT names every option that is out of range, its range and its

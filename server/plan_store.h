@@ -1,9 +1,9 @@
 // Where finished windows are kept: plans, and the errors of windows that have
 // none.
 //
-// At most `capacity` records; the oldest go first. A job's newest committed
-// plan is never evicted, since its placement is the one that lives in the
-// trainers. Implementations are thread-safe and atomic per call.
+// A limited number of records of limited size; the oldest go first. A job's
+// newest committed plan is never evicted, since its placement is the one that
+// lives in the trainers. Implementations are thread-safe and atomic per call.
 
 #ifndef ROUTEPACK_SERVER_PLAN_STORE_H_
 #define ROUTEPACK_SERVER_PLAN_STORE_H_
@@ -13,6 +13,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -32,20 +33,48 @@ struct PlanRecord {
   // State (READY, FAILED or CANCELLED), times, figures, key. Its `commit` is
   // the ledger's.
   v1::PlanSummary summary;
-  // Of the header, to recognise a request that comes again as a stream.
+  // Of the header, to recognise a request that comes again as a stream, and
+  // what the header says about the samples.
   std::string header_digest;
-  // RequestDigest; empty when the window was never complete.
+  std::string content_digest;
+  // Of the window, and RequestDigest; empty when it was never complete.
+  std::string window_digest;
   std::string request_digest;
   // Why there is no plan; OK when READY.
   absl::Status error;
-  // Null unless READY.
+  // Null unless READY. SetPlan makes it.
   std::shared_ptr<const v1::Plan> plan;
+  // What happened to a READY window, in order; the last one holds the plan.
+  std::vector<std::shared_ptr<const v1::PlanEvent>> events;
   // The placement before the plan.
   std::shared_ptr<const v1::Placement> current;
   CommitLedger commit;
+  // Memory of all this: RecordBytes, kept up by SetPlan.
+  uint64_t bytes = 0;
+
+  // Adds the event of the plan; `plan` is the one inside it.
+  void SetPlan(v1::Plan value) {
+    auto event = std::make_shared<v1::PlanEvent>();
+    *event->mutable_plan() = std::move(value);
+    plan = std::shared_ptr<const v1::Plan>(event, &event->plan());
+    bytes += event->SpaceUsedLong();
+    events.push_back(std::move(event));
+  }
 
   WindowKey key() const { return WindowKey::Of(summary.key()); }
 };
+
+// Memory that a record holds once all its participants have reported, about.
+// O(size).
+inline uint64_t RecordBytes(const PlanRecord& record) {
+  constexpr uint64_t kReport = 128;  // a node of CommitLedger::reports
+  uint64_t bytes = sizeof(record) + record.error.message().size() +
+                   record.summary.SpaceUsedLong() +
+                   kReport * record.commit.participants.size();
+  for (const auto& event : record.events) bytes += event->SpaceUsedLong();
+  if (record.current != nullptr) bytes += record.current->SpaceUsedLong();
+  return bytes;
+}
 
 // Which records a list wants; empty strings match all.
 struct PlanFilter {
@@ -78,6 +107,8 @@ class PlanStore {
   virtual std::vector<PlanRecord> List(const PlanFilter& filter,
                                        uint64_t before, size_t limit) const = 0;
   virtual size_t size() const = 0;
+  // Sum of the records' bytes.
+  virtual uint64_t bytes() const = 0;
 };
 
 inline constexpr uint64_t kNewest = std::numeric_limits<uint64_t>::max();

@@ -8,8 +8,10 @@
 #include "proto/codec/codec.h"
 #include "server/bad_field.h"
 #include "server/guarded.h"
+#include "server/same_window.h"
 
 namespace routepack::server {
+
 absl::Time BestEffortDeadline(absl::Time deadline, absl::Time now) {
   if (deadline == absl::InfiniteFuture()) return deadline;
   return deadline - std::clamp((deadline - now) / 10, absl::Milliseconds(20),
@@ -35,8 +37,8 @@ PlanStream::PlanStream(grpc::CallbackServerContext* context, Call call,
       worker_(worker) {}
 
 void PlanStream::OnReadDone(bool ok) {
-  const absl::Status status =
-      ok ? TakeRecord(request_.record()) : EndOfRecords();
+  const absl::Status status = Guarded(
+      [&] { return ok ? TakeRecord(request_.record()) : EndOfRecords(); });
   if (!status.ok()) {
     FailUpload(status);
     return;
@@ -50,7 +52,7 @@ void PlanStream::OnReadDone(bool ok) {
 }
 
 void PlanStream::OnDone() {
-  if (upload_ != nullptr) upload_->Detach(stream_);
+  if (upload_ != nullptr) upload_->Detach(stream_, absl::Now());
   EventStream::OnDone();
 }
 
@@ -82,17 +84,16 @@ absl::Status PlanStream::TakeHeader(const v1::WindowHeader& header) {
   absl::StatusOr<WindowTable::Opened> opened = table_->Open(header, 0, now);
   if (!opened.ok()) return opened.status();
   WindowSession& session = *opened->session;
-  if (!opened->created && session.header_digest() != HeaderDigest(header)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("key ", WindowKey::Of(header.key()).ToString(),
-                     " has a window with another header"));
+  if (!opened->created) {
+    absl::Status status = CheckSameHeader(session, header);
+    if (!status.ok()) return status;
   }
+  upload_ = opened->session;
   v1::PlanEvent first;
   v1::Accepted& accepted = *first.mutable_accepted();
   accepted.set_max_chunk_bytes(max_chunk_bytes_);
   stream_ = session.Attach(now, accepted);
   reading_ = accepted.state() == v1::PLAN_STATE_UPLOADING;
-  upload_ = opened->session;
   Follow(upload_, std::move(first), stream_);
   return absl::OkStatus();
 }
@@ -104,8 +105,7 @@ absl::Status PlanStream::TakeChunk(const v1::SampleChunk& chunk) {
                                           max_chunk_bytes_,
                                           " are taken (max_chunk_bytes)"));
   }
-  return Guarded(
-      [&] { return upload_->AddChunk(stream_, chunk, absl::Now()); });
+  return upload_->AddChunk(stream_, chunk, absl::Now());
 }
 
 absl::Status PlanStream::TakeSeal(const v1::Seal& seal) {
@@ -133,8 +133,15 @@ absl::Status PlanStream::EndOfRecords() const {
 }
 
 void PlanStream::FailUpload(const absl::Status& status) {
-  if (upload_ != nullptr && absl::IsInvalidArgument(status)) {
-    table_->Forget(*upload_, status, absl::Now());
+  // An exception (RESOURCE_EXHAUSTED, INTERNAL) may have left half a chunk. An
+  // upload that another stream has taken over is none of ours.
+  if (upload_ != nullptr && !upload_->IsDetached(stream_) &&
+      (absl::IsInvalidArgument(status) || absl::IsResourceExhausted(status) ||
+       absl::IsInternal(status))) {
+    Guarded([&] {
+      table_->Forget(*upload_, status, absl::Now());
+      return absl::OkStatus();
+    }).IgnoreError();
   }
   Fail(status);
 }

@@ -12,6 +12,8 @@
 #include "server/event_stream.h"
 #include "server/guarded.h"
 #include "server/plan_stream.h"
+#include "server/same_window.h"
+#include "server/text.h"
 #include "server/version.h"
 #include "server/waiting_reactor.h"
 
@@ -79,10 +81,22 @@ Call PlannerServiceImpl::NewCall(Context* context, absl::string_view method) {
   return Call(context, method, &calls_, parts_.log);
 }
 
+absl::StatusOr<std::shared_ptr<WindowSession>> PlannerServiceImpl::Find(
+    const v1::PlanKey& key) const {
+  absl::StatusOr<std::shared_ptr<WindowSession>> session =
+      absl::InternalError("not looked up");
+  const absl::Status status = Guarded([&] {
+    session = parts_.table->Find(key);
+    return session.status();
+  });
+  if (!status.ok()) return status;
+  return session;
+}
+
 template <typename F>
 grpc::ServerUnaryReactor* PlannerServiceImpl::Answer(Context* context,
                                                      Call call, F&& f) {
-  const absl::Status status = f();
+  const absl::Status status = Guarded(std::forward<F>(f));
   call.End(status);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpc(status));
@@ -106,20 +120,24 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::CreatePlan(
     reactor->Fail(std::move(status));
     return reactor.get();
   }
-  parts_.worker->Post(
-      [this, reactor, request, deadline = DeadlineOf(*context)] {
-        std::shared_ptr<WindowSession> session;
-        const absl::Status status = Guarded([&] {
-          auto submitted = Submit(request->window(), deadline);
-          if (submitted.ok()) session = *std::move(submitted);
-          return submitted.status();
+  status = Guarded([&] {
+    parts_.worker->Post(
+        [this, reactor, request, deadline = DeadlineOf(*context)] {
+          std::shared_ptr<WindowSession> session;
+          const absl::Status status = Guarded([&] {
+            auto submitted = Submit(request->window(), deadline);
+            if (submitted.ok()) session = *std::move(submitted);
+            return submitted.status();
+          });
+          if (status.ok()) {
+            reactor->WaitFor(std::move(session));
+          } else {
+            reactor->Fail(status);
+          }
         });
-        if (status.ok()) {
-          reactor->WaitFor(std::move(session));
-        } else {
-          reactor->Fail(status);
-        }
-      });
+    return absl::OkStatus();
+  });
+  if (!status.ok()) reactor->Fail(std::move(status));
   return reactor.get();
 }
 
@@ -136,9 +154,13 @@ absl::StatusOr<std::shared_ptr<WindowSession>> PlannerServiceImpl::Submit(
   if (opened->created && header->options().best_effort_at_deadline()) {
     session.SetBestEffortDeadline(BestEffortDeadline(deadline, now));
   }
-  const absl::Status status = opened->created ? Upload(opened->session, window)
-                                              : CheckSame(session, window);
-  if (!status.ok()) return status;
+  const absl::Status status =
+      opened->created ? Guarded([&] { return Upload(opened->session, window); })
+                      : CheckSame(session, *header, window);
+  if (!status.ok()) {
+    if (opened->created) parts_.table->Forget(session, status, now);
+    return status;
+  }
   return std::move(opened->session);
 }
 
@@ -156,38 +178,37 @@ absl::Status PlannerServiceImpl::Upload(
     sealed = session->Seal(stream, seal, now);
     status = sealed.status();
   }
-  if (!status.ok()) {
-    parts_.table->Forget(*session, status, now);
-    return status;
-  }
+  if (!status.ok()) return status;
   parts_.worker->Check(session, *std::move(sealed));
   return absl::OkStatus();
 }
 
 // A key that has a window already: OK when it is this one.
 absl::Status PlannerServiceImpl::CheckSame(const WindowSession& session,
+                                           const v1::WindowHeader& header,
                                            const v1::Window& window) {
-  const std::string key = WindowKey::Of(session.key()).ToString();
-  const std::string known = session.request_digest();
-  if (known.empty()) {
+  absl::Status status = CheckSameContent(session, header);
+  if (!status.ok()) return status;
+  if (session.request_digest().empty()) {
     return absl::AlreadyExistsError(
-        absl::StrCat("key ", key,
+        absl::StrCat("key ", WindowKey::Of(session.key()).ToString(),
                      " has an open upload; finish it with StreamPlan or end it "
                      "with CancelPlan"));
   }
-  absl::StatusOr<WindowSpec> spec = DecodeSpec(window.header());
-  if (!spec.ok()) return spec.status();
-  spec->num_samples = static_cast<uint32_t>(window.samples_size());
-  absl::StatusOr<Reservation> reservation =
-      parts_.admission->Admit(PlanningBytes(*spec) + window.ByteSizeLong());
-  if (!reservation.ok()) return reservation.status();
+  // The window that exists was admitted. With its very header this one takes
+  // no more, and one at a time is compared: it need not wait for a place.
+  Reservation reservation;
+  if (session.header_digest() != HeaderDigest(header)) {
+    absl::StatusOr<WindowSpec> spec = DecodeSpec(header);
+    if (!spec.ok()) return spec.status();
+    absl::StatusOr<Reservation> place =
+        parts_.admission->Admit(PlanningBytes(*spec) + window.ByteSizeLong());
+    if (!place.ok()) return place.status();
+    reservation = *std::move(place);
+  }
   absl::StatusOr<Window> decoded = DecodeWindow(window);
   if (!decoded.ok()) return decoded.status();
-  if (RequestDigest(*decoded, window.header()) == known) {
-    return absl::OkStatus();
-  }
-  return absl::AlreadyExistsError(
-      absl::StrCat("key ", key, " has another window, digest ", known));
+  return CheckSameWindow(session, header, *decoded);
 }
 
 grpc::ServerBidiReactor<v1::StreamPlanRequest, v1::StreamPlanResponse>*
@@ -203,7 +224,7 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::GetPlan(
   Call call = NewCall(context, "GetPlan");
   call.set_key(request->key());
   return Answer(context, std::move(call), [&] {
-    const auto session = parts_.table->Find(request->key());
+    const auto session = Find(request->key());
     if (!session.ok()) return session.status();
     *response->mutable_summary() = (*session)->Summary();
     const std::shared_ptr<const PlanRecord> record = (*session)->record();
@@ -228,7 +249,7 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::GetRankPlan(
         *response->mutable_rank_plan() = *std::move(part);
         return absl::OkStatus();
       });
-  auto session = parts_.table->Find(request->key());
+  auto session = Find(request->key());
   if (session.ok()) {
     reactor->WaitFor(*std::move(session));
   } else {
@@ -253,15 +274,16 @@ grpc::ServerWriteReactor<v1::WatchPlanResponse>* PlannerServiceImpl::WatchPlan(
   call.set_key(request->key());
   auto watch = std::make_shared<Watch>(context, std::move(call));
   watch->Keep();
-  auto session = parts_.table->Find(request->key());
-  if (session.ok()) {
+  const absl::Status status = Guarded([&] {
+    auto session = Find(request->key());
+    if (!session.ok()) return session.status();
     v1::PlanEvent first = (*session)->AcceptedEvent();
     first.mutable_accepted()->set_max_chunk_bytes(
         parts_.options->max_chunk_bytes);
     watch->Follow(*std::move(session), std::move(first), std::nullopt);
-  } else {
-    watch->Fail(session.status());
-  }
+    return absl::OkStatus();
+  });
+  if (!status.ok()) watch->Fail(status);
   return watch.get();
 }
 
@@ -283,7 +305,12 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::ReportApply(
   Call call = NewCall(context, "ReportApply");
   call.set_key(request->key());
   return Answer(context, std::move(call), [&]() -> absl::Status {
-    const auto session = parts_.table->Find(request->key());
+    Violations bad;
+    CheckLength(request->placement_version(), "placement_version", kMaxVersion,
+                bad);
+    CheckLength(request->digest(), "digest", kMaxVersion, bad);
+    if (!bad.empty()) return bad.ToStatus();
+    const auto session = Find(request->key());
     if (!session.ok()) return session.status();
     if ((*session)->decided() != v1::PLAN_STATE_READY) {
       return NotReady(**session);
@@ -315,11 +342,13 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::GetServerInfo(
     *limits.mutable_upload_idle_timeout() =
         EncodeDuration(options.upload_idle_timeout);
     limits.set_plan_history(options.plan_history);
+    limits.set_plan_store_bytes(options.plan_store_bytes());
     v1::ServerLoad& load = *response->mutable_load();
     load.set_open_windows(parts_.admission->open_windows());
     load.set_window_memory_bytes(parts_.admission->reserved_bytes());
     load.set_stored_plans(static_cast<uint32_t>(parts_.store->size()));
     load.set_draining(parts_.table->draining());
+    load.set_plan_store_bytes(parts_.store->bytes());
     return absl::OkStatus();
   });
 }

@@ -70,6 +70,9 @@ class PlannerServiceImpl : public v1::PlannerService::CallbackService {
 
  private:
   Call NewCall(Context* context, absl::string_view method);
+  // WindowTable::Find, guarded.
+  absl::StatusOr<std::shared_ptr<WindowSession>> Find(
+      const v1::PlanKey& key) const;
   // Answers a call at once with what `f` returns.
   template <typename F>
   grpc::ServerUnaryReactor* Answer(Context* context, Call call, F&& f);
@@ -80,6 +83,7 @@ class PlannerServiceImpl : public v1::PlannerService::CallbackService {
   absl::Status Upload(const std::shared_ptr<WindowSession>& session,
                       const v1::Window& window);
   absl::Status CheckSame(const WindowSession& session,
+                         const v1::WindowHeader& header,
                          const v1::Window& window);
 
   const Parts parts_;

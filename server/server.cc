@@ -51,7 +51,7 @@ PlannerServer::PlannerServer(const ServerOptions& options, Log log)
     : options_(options),
       log_(std::move(log)),
       admission_(options.max_open_windows, options.window_memory_bytes()),
-      store_(options.plan_history),
+      store_(options.plan_history, options.plan_store_bytes()),
       table_(&admission_, &store_),
       service_({.options = &options_,
                 .admission = &admission_,

@@ -1,5 +1,6 @@
 #include "server/task_queue.h"
 
+#include <mutex>
 #include <utility>
 
 namespace routepack::server {
@@ -13,38 +14,38 @@ TaskQueue::TaskQueue(uint32_t num_threads) {
 
 TaskQueue::~TaskQueue() {
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
     closed_ = true;
   }
+  ready_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
 void TaskQueue::Post(Task task) {
-  absl::MutexLock lock(&mu_);
-  tasks_.push_back(std::move(task));
+  {
+    const std::lock_guard lock(mu_);
+    tasks_.push_back(std::move(task));
+  }
+  ready_.notify_one();
 }
 
 size_t TaskQueue::backlog() const {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   return tasks_.size() + running_;
 }
 
 void TaskQueue::Run() {
-  const auto ready = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) {
-    return closed_ || !tasks_.empty();
-  };
+  std::unique_lock lock(mu_);
   for (;;) {
-    Task task;
-    {
-      absl::MutexLock lock(&mu_, absl::Condition(&ready));
-      if (tasks_.empty()) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
-      ++running_;
-    }
+    ready_.wait(lock, [this] { return closed_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    ++running_;
+    lock.unlock();
     task();
     task = nullptr;  // what it holds is freed before it counts as done
-    absl::MutexLock lock(&mu_);
+    lock.lock();
     --running_;
   }
 }

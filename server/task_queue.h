@@ -6,15 +6,16 @@
 #ifndef ROUTEPACK_SERVER_TASK_QUEUE_H_
 #define ROUTEPACK_SERVER_TASK_QUEUE_H_
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
-#include "absl/synchronization/mutex.h"
 
 namespace routepack::server {
 
@@ -34,7 +35,10 @@ class TaskQueue {
  private:
   void Run();
 
-  mutable absl::Mutex mu_;
+  // std::mutex here and in all of server/: sanitizers see its locks, while
+  // Abseil's are inside a library that is not built with them.
+  mutable std::mutex mu_;
+  std::condition_variable ready_;
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mu_);
   size_t running_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;

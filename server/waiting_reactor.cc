@@ -1,6 +1,9 @@
 #include "server/waiting_reactor.h"
 
+#include <mutex>
 #include <utility>
+
+#include "server/guarded.h"
 
 namespace routepack::server {
 
@@ -17,9 +20,16 @@ std::shared_ptr<WaitingReactor> WaitingReactor::Create(
 }
 
 void WaitingReactor::WaitFor(std::shared_ptr<WindowSession> session) {
-  session->Subscribe(weak_from_this());
+  absl::Status status = Guarded([&] {
+    session->Subscribe(weak_from_this());
+    return absl::OkStatus();
+  });
+  if (!status.ok()) {
+    Fail(std::move(status));
+    return;
+  }
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
     session_ = std::move(session);
   }
   Wake();
@@ -27,7 +37,7 @@ void WaitingReactor::WaitFor(std::shared_ptr<WindowSession> session) {
 
 void WaitingReactor::Fail(absl::Status status) {
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
     finished_ = true;
   }
   FinishWith(status);
@@ -37,7 +47,7 @@ void WaitingReactor::Wake() {
   std::shared_ptr<const PlanRecord> record;
   absl::Status status;
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
     if (finished_ || session_ == nullptr) return;
     record = session_->record();
     if (record == nullptr) {
@@ -47,14 +57,15 @@ void WaitingReactor::Wake() {
     finished_ = true;
   }
   if (record != nullptr) {
-    status = record->plan != nullptr ? answer_(*record) : record->error;
+    status = record->plan != nullptr ? Guarded([&] { return answer_(*record); })
+                                     : record->error;
   }
   FinishWith(status);
 }
 
 void WaitingReactor::OnCancel() {
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
     cancelled_ = true;
   }
   Wake();

@@ -6,11 +6,11 @@
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
+#include <mutex>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "server/call.h"
 #include "server/window_session/session.h"
 
@@ -48,7 +48,7 @@ class WaitingReactor : public grpc::ServerUnaryReactor,
   Answer answer_;
   std::shared_ptr<WaitingReactor> self_;
 
-  absl::Mutex mu_;
+  std::mutex mu_;
   std::shared_ptr<WindowSession> session_ ABSL_GUARDED_BY(mu_);
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;

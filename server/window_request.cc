@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "planner/errors.h"
 #include "proto/codec/codec.h"
+#include "server/text.h"
 #include "xxhash.h"
 
 namespace routepack::server {
@@ -71,13 +72,19 @@ absl::StatusOr<Placement> DecodeCurrent(const v1::WindowHeader& header,
 
 std::string HeaderDigest(const v1::WindowHeader& header) {
   // No maps in the message, so one header has one serialisation.
-  const std::string bytes = header.SerializeAsString();
+  std::string bytes;
+  if (header.content_digest().empty()) {
+    bytes = header.SerializeAsString();
+  } else {
+    v1::WindowHeader compared = header;
+    compared.clear_content_digest();
+    bytes = compared.SerializeAsString();
+  }
   const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
   return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
 }
 
-absl::StatusOr<WindowRequest> DecodeRequest(const v1::WindowHeader& header,
-                                            const PlanStore& store) {
+absl::StatusOr<WindowRequest> DecodeRequest(const v1::WindowHeader& header) {
   Findings findings;
   findings.Add(ValidateKey(header.key(), "header.key"));
   if (header.num_samples() == 0) {
@@ -87,22 +94,31 @@ absl::StatusOr<WindowRequest> DecodeRequest(const v1::WindowHeader& header,
   findings.Add(options.status());
   absl::StatusOr<WindowSpec> spec = DecodeSpec(header);
   findings.Add(spec.status());
-  absl::StatusOr<Placement> current;
-  if (spec.ok()) {
-    current = DecodeCurrent(header, *spec, store);
-    findings.Add(current.status());
-  }
+  CheckLength(header.content_digest(), "header.content_digest",
+              kMaxContentDigest, findings.bad);
+  CheckLength(header.current_placement().committed_version(),
+              "header.current_placement.committed_version", kMaxVersion,
+              findings.bad);
   if (absl::Status status = findings.ToStatus(); !status.ok()) return status;
-  auto message = std::make_shared<v1::Placement>();
-  EncodePlacement(*current, message.get());
   return WindowRequest{.header = header,
                        .header_digest = HeaderDigest(header),
                        .spec = *std::move(spec),
                        .options = *std::move(options),
-                       .current = *std::move(current),
-                       .current_message = std::move(message),
                        .participants = {header.participant_ranks().begin(),
-                                        header.participant_ranks().end()}};
+                                        header.participant_ranks().end()},
+                       .current = {},
+                       .current_message = nullptr};
+}
+
+absl::Status LoadCurrent(const PlanStore& store, WindowRequest& request) {
+  absl::StatusOr<Placement> current =
+      DecodeCurrent(request.header, request.spec, store);
+  if (!current.ok()) return current.status();
+  auto message = std::make_shared<v1::Placement>();
+  EncodePlacement(*current, message.get());
+  request.current = *std::move(current);
+  request.current_message = std::move(message);
+  return absl::OkStatus();
 }
 
 }  // namespace routepack::server

@@ -21,20 +21,25 @@ struct WindowRequest {
   std::string header_digest;
   WindowSpec spec;
   PlanOptions options;
+  std::vector<uint32_t> participants;  // as listed, maybe repeated
+  // LoadCurrent fills them in.
   Placement current;
   std::shared_ptr<const v1::Placement> current_message;  // both directions
-  std::vector<uint32_t> participants;  // as listed, maybe repeated
 };
 
-// Digest of a header as sent, field by field: tells whether a stream goes on
-// with the window it began. 32 hex digits.
+// Digest of a header as sent, field by field, but without content_digest:
+// tells whether a stream goes on with the window it began. 32 hex digits.
 std::string HeaderDigest(const v1::WindowHeader& header);
 
-// INVALID_ARGUMENT with every violation of the header; UNIMPLEMENTED for
-// meshes and features that are not available; NOT_FOUND for a current
-// placement that is no committed one of the job.
-absl::StatusOr<WindowRequest> DecodeRequest(const v1::WindowHeader& header,
-                                            const PlanStore& store);
+// All but the current placement, which takes memory by the header's word
+// alone; it takes none but what the header has. INVALID_ARGUMENT with every
+// violation of the header; UNIMPLEMENTED for meshes and features that are not
+// available.
+absl::StatusOr<WindowRequest> DecodeRequest(const v1::WindowHeader& header);
+
+// The current placement, once the window is admitted. INVALID_ARGUMENT: a bad
+// map. NOT_FOUND: no committed placement of the job.
+absl::Status LoadCurrent(const PlanStore& store, WindowRequest& request);
 
 }  // namespace routepack::server
 

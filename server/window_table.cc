@@ -1,6 +1,8 @@
 #include "server/window_table.h"
 
 #include <algorithm>
+#include <limits>
+#include <mutex>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -8,6 +10,7 @@
 #include "proto/codec/codec.h"
 #include "proto/codec/status.h"
 #include "server/bad_field.h"
+#include "server/guarded.h"
 #include "server/page_token.h"
 #include "server/window_session/state.h"
 
@@ -45,19 +48,23 @@ absl::StatusOr<WindowTable::Opened> WindowTable::Open(
     const v1::WindowHeader& header, uint64_t extra_bytes, absl::Time now) {
   const WindowKey key = WindowKey::Of(header.key());
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
     if (SessionPtr session = Existing(key)) return Opened{std::move(session)};
     if (draining_) return Draining();
   }
-  absl::StatusOr<WindowRequest> request = DecodeRequest(header, *store_);
+  absl::StatusOr<WindowRequest> request = DecodeRequest(header);
   if (!request.ok()) return request.status();
-  absl::StatusOr<Reservation> reservation =
-      admission_->Admit(PlanningBytes(request->spec) + extra_bytes);
+  // What takes memory by the header's word comes after this.
+  absl::StatusOr<Reservation> reservation = Admit(
+      PlanningBytes(request->spec), header.ByteSizeLong() + extra_bytes, now);
   if (!reservation.ok()) return reservation.status();
+  if (absl::Status status = LoadCurrent(*store_, *request); !status.ok()) {
+    return status;
+  }
   absl::StatusOr<WindowBuilder> builder = WindowBuilder::Create(request->spec);
   if (!builder.ok()) return builder.status();
 
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   if (SessionPtr session = Existing(key)) return Opened{std::move(session)};
   if (draining_) return Draining();
   auto session = std::make_shared<WindowSession>(
@@ -67,12 +74,48 @@ absl::StatusOr<WindowTable::Opened> WindowTable::Open(
   return Opened{.session = std::move(session), .created = true};
 }
 
+absl::StatusOr<Reservation> WindowTable::Admit(uint64_t planning_bytes,
+                                               uint64_t message_bytes,
+                                               absl::Time now) {
+  constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
+  const uint64_t bytes = planning_bytes > kMax - message_bytes
+                             ? kMax
+                             : planning_bytes + message_bytes;
+  for (;;) {
+    absl::StatusOr<Reservation> reservation = admission_->Admit(bytes);
+    // Without a delay it never fits: nobody need make room.
+    if (reservation.ok() || !RetryDelayOf(reservation.status()).has_value() ||
+        !DropAbandoned(now)) {
+      return reservation;
+    }
+  }
+}
+
+bool WindowTable::DropAbandoned(absl::Time now) {
+  SessionPtr longest;
+  absl::Duration abandoned = kMakesRoomAfter;
+  for (SessionPtr& session : OpenSessions()) {
+    const absl::Duration duration = session->AbandonedFor(now);
+    if (duration <= abandoned) continue;
+    abandoned = duration;
+    longest = std::move(session);
+  }
+  // Another thread may end it first: that makes room as well.
+  if (longest == nullptr) return false;
+  Forget(*longest,
+         absl::AbortedError(absl::StrCat(
+             "the upload had no stream for ", absl::FormatDuration(abandoned),
+             " and has made room for another window; begin again")),
+         now);
+  return true;
+}
+
 absl::StatusOr<WindowTable::SessionPtr> WindowTable::Find(
     const v1::PlanKey& key) const {
   if (absl::Status status = ValidateKey(key, "key"); !status.ok()) {
     return status;
   }
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   const auto it = open_.find(WindowKey::Of(key));
   if (it != open_.end()) return it->second;
   absl::StatusOr<PlanRecord> record = store_->Get(WindowKey::Of(key));
@@ -98,31 +141,34 @@ absl::StatusOr<v1::PlanState> WindowTable::Cancel(const v1::PlanKey& key,
 
 bool WindowTable::End(WindowSession& session, PlanRecord record,
                       absl::Time now) {
-  if (!session.Claim(record.summary.state())) return false;
+  // Made before the claim: what follows it must not fail.
+  auto kept = std::make_shared<const PlanRecord>(std::move(record));
+  if (!session.Claim(kept->summary.state())) return false;
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
     const auto it = open_.find(WindowKey::Of(session.key()));
     // Another session of this key may have begun since the claim; its record
     // is the one that counts.
     if (it != open_.end() && it->second.get() == &session) {
       // A plan that cannot be kept still goes to whoever waits for it.
-      store_->Put(record).IgnoreError();
+      Guarded([&] { return store_->Put(*kept); }).IgnoreError();
       open_.erase(it);
     }
   }
-  session.Finish(std::move(record), now);
+  session.Finish(std::move(kept), now);
   return true;
 }
 
 bool WindowTable::Forget(WindowSession& session, absl::Status why,
                          absl::Time now) {
+  auto record = std::make_shared<const PlanRecord>(
+      session.MakeRecord(v1::PLAN_STATE_FAILED, std::move(why), now));
   if (!session.Claim(v1::PLAN_STATE_FAILED)) return false;
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
     Remove(session);
   }
-  session.Finish(session.MakeRecord(v1::PLAN_STATE_FAILED, std::move(why), now),
-                 now);
+  session.Finish(std::move(record), now);
   return true;
 }
 
@@ -186,17 +232,17 @@ absl::StatusOr<v1::ListPlansResponse> WindowTable::List(
 }
 
 void WindowTable::BeginDrain() {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   draining_ = true;
 }
 
 bool WindowTable::draining() const {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   return draining_;
 }
 
 size_t WindowTable::num_open() const {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   return open_.size();
 }
 
@@ -212,7 +258,7 @@ void WindowTable::ForgetAll(const absl::Status& why, absl::Time now) {
 
 std::vector<WindowTable::SessionPtr> WindowTable::OpenSessions() const {
   std::vector<SessionPtr> sessions;
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   sessions.reserve(open_.size());
   for (const auto& [key, session] : open_) sessions.push_back(session);
   return sessions;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,7 +20,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/admission.h"
 #include "server/plan_store.h"
@@ -36,15 +36,19 @@ class WindowTable {
   WindowTable(Admission* admission, PlanStore* store)
       : admission_(admission), store_(store) {}
 
+  static constexpr absl::Duration kMakesRoomAfter = absl::Seconds(30);
+
   struct Opened {
     SessionPtr session;
     bool created = false;  // false: the key had a window already
   };
   // The window of a header's key: the one that exists (unless it was cancelled
-  // or failed), else a new one, admitted with `extra_bytes` besides its own.
+  // or failed), else a new one, admitted with `extra_bytes` besides its own and
+  // its header's. When the server is full, uploads that have had no stream for
+  // kMakesRoomAfter are forgotten to make room, the longest first.
   // Whether an existing window is the same as the caller's is for the caller
-  // to find out. Errors: as DecodeRequest and Admit; UNAVAILABLE for new
-  // windows while draining.
+  // to find out. Errors: as DecodeRequest, Admission::Admit and LoadCurrent;
+  // UNAVAILABLE for new windows while draining.
   absl::StatusOr<Opened> Open(const v1::WindowHeader& header,
                               uint64_t extra_bytes, absl::Time now);
 
@@ -79,6 +83,11 @@ class WindowTable {
   void ForgetAll(const absl::Status& why, absl::Time now);
 
  private:
+  absl::StatusOr<Reservation> Admit(uint64_t planning_bytes,
+                                    uint64_t message_bytes, absl::Time now);
+  // Forgets the upload that has had no stream for longest. False: there is
+  // none.
+  bool DropAbandoned(absl::Time now);
   std::vector<SessionPtr> OpenSessions() const;
   // What stands in the way of a new window of this key; null if nothing.
   SessionPtr Existing(const WindowKey& key) const
@@ -87,7 +96,7 @@ class WindowTable {
 
   Admission* const admission_;
   PlanStore* const store_;
-  mutable absl::Mutex mu_;
+  mutable std::mutex mu_;
   absl::flat_hash_map<WindowKey, SessionPtr> open_ ABSL_GUARDED_BY(mu_);
   uint64_t next_sequence_ ABSL_GUARDED_BY(mu_) = 1;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;

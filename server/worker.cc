@@ -78,7 +78,7 @@ PlanRecord ReadyRecord(const WindowSession& session, v1::Plan plan,
   record.summary.set_joint(plan.routepack().joint());
   record.summary.set_gap(plan.bounds().gap_for_placement());
   record.summary.set_placement_version(plan.placement_version());
-  record.plan = std::make_shared<const v1::Plan>(std::move(plan));
+  record.SetPlan(std::move(plan));
   return record;
 }
 
@@ -99,7 +99,7 @@ Worker::Worker(const ServerOptions& options, WindowTable* table, Log log)
 
 void Worker::Post(TaskQueue::Task task) {
   checking_.Post([this, task = std::move(task)]() mutable {
-    checking_arena_.execute([&] { task(); });
+    checking_arena_.execute([&] { RunGuarded([&] { task(); }); });
   });
 }
 
@@ -121,7 +121,7 @@ void Worker::Check(const std::shared_ptr<WindowSession>& session,
                           .reservation = std::move(upload.reservation),
                           .request_digest = std::move(digest)},
                          static_cast<uint32_t>(planning_.backlog()))) {
-      planning_.Post([this, session] { Plan(*session); });
+      planning_.Post([this, session] { RunPlan(*session); });
     }
     return absl::OkStatus();
   });
@@ -130,20 +130,41 @@ void Worker::Check(const std::shared_ptr<WindowSession>& session,
   if (!status.ok()) table_->Forget(*session, std::move(status), absl::Now());
 }
 
+void Worker::RunGuarded(absl::FunctionRef<void()> task) {
+  const absl::Status status = Guarded([&] {
+    task();
+    return absl::OkStatus();
+  });
+  if (!status.ok()) log_.Error("task", {{"error", status.ToString()}});
+}
+
+void Worker::RunPlan(WindowSession& session) {
+  const absl::Status status = Guarded([&] {
+    Plan(session);
+    return absl::OkStatus();
+  });
+  if (status.ok()) return;
+  // What frees the window and lets its callers go, unless it has ended.
+  RunGuarded([&] { table_->Forget(session, status, absl::Now()); });
+}
+
 void Worker::Plan(WindowSession& session) {
   const absl::Time start = absl::Now();
   std::optional<PlanningInput> input = session.StartPlanning(start);
   if (!input.has_value()) return;
-  const std::string key = WindowKey::Of(session.key()).ToString();
-  absl::StatusOr<v1::Plan> plan = absl::UnknownError("not planned");
-  const absl::Status status = Guarded([&] {
-    planning_arena_.execute([&] { plan = PlanWindow(session, *input); });
-    return plan.status();
-  });
   const uint64_t bytes = input->reservation.bytes();
+  PlanRecord record;
+  const absl::Status status = Guarded([&]() -> absl::Status {
+    absl::StatusOr<v1::Plan> plan = absl::UnknownError("not planned");
+    planning_arena_.execute([&] { plan = PlanWindow(session, *input); });
+    if (!plan.ok()) return plan.status();
+    record = ReadyRecord(session, *std::move(plan), absl::Now());
+    return absl::OkStatus();
+  });
   input.reset();
   TrimHeap(bytes);
   const absl::Time now = absl::Now();
+  const std::string key = WindowKey::Of(session.key()).ToString();
   const double ms = absl::ToDoubleMilliseconds(now - start);
   if (!status.ok()) {
     log_.Warn("planning ended without a plan",
@@ -152,7 +173,6 @@ void Worker::Plan(WindowSession& session) {
                 now);
     return;
   }
-  PlanRecord record = ReadyRecord(session, *std::move(plan), now);
   log_.Info("planned", {{"key", key},
                         {"ms", ms},
                         {"rows", record.summary.rows()},

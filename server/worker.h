@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "oneapi/tbb/task_arena.h"
 #include "server/log.h"
 #include "server/options.h"
@@ -43,6 +44,10 @@ class Worker {
              SealedUpload upload);
 
  private:
+  // An exception of the task goes to the log.
+  void RunGuarded(absl::FunctionRef<void()> task);
+  // An exception ends the session.
+  void RunPlan(WindowSession& session);
   void Plan(WindowSession& session);
 
   WindowTable* const table_;

@@ -85,17 +85,21 @@ void NameForServer(v1::PlanKey& key) {
   }
 }
 
-absl::StatusOr<v1::Plan> PlanThere(const std::string& path,
-                                   v1::WindowHeader header) {
+absl::StatusOr<v1::Plan> PlanThere(const std::string& path, WindowFile window) {
   if (path == "-") {
     return UsageError(
         "a window from standard input cannot be sent again if "
         "the connection breaks: use a file");
   }
+  v1::WindowHeader& header = window.header;
   NameForServer(*header.mutable_key());
   absl::StatusOr<PlannerClient> client =
       ConnectFromFlags(absl::InfiniteDuration());
   if (!client.ok()) return client.status();
+  if (absl::Status status = FillContentDigest(window.next, header);
+      !status.ok()) {
+    return status;
+  }
   ProgressBar bar;
   const auto open = [&]() -> absl::StatusOr<SampleSource> {
     absl::StatusOr<WindowFile> file = OpenWindow(path);
@@ -127,7 +131,7 @@ absl::Status Run(const Args& args) {
   ApplyKeyFlags(*header.mutable_key());
   const uint32_t token_cap = header.token_cap();
   absl::StatusOr<v1::Plan> plan = FlagChanged("server")
-                                      ? PlanThere(path, header)
+                                      ? PlanThere(path, *std::move(file))
                                       : PlanHere(path, *std::move(file));
   if (!plan.ok()) return plan.status();
   const std::string output = absl::GetFlag(FLAGS_output);

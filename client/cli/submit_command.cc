@@ -44,6 +44,10 @@ absl::Status Run(const Args& args) {
   absl::StatusOr<PlannerClient> client =
       ConnectFromFlags(absl::InfiniteDuration());
   if (!client.ok()) return client.status();
+  if (absl::Status status = FillContentDigest(file->next, header);
+      !status.ok()) {
+    return status;
+  }
   const auto open = [&path]() -> absl::StatusOr<SampleSource> {
     absl::StatusOr<WindowFile> again = OpenWindow(path);
     if (!again.ok()) return again.status();

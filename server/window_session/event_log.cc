@@ -5,15 +5,20 @@
 
 namespace routepack::server {
 
-void EventLog::Append(v1::PlanEvent event) {
-  const bool progress = event.has_progress();
-  Entry entry{.number = next_number_++,
-              .event = std::make_shared<const v1::PlanEvent>(std::move(event))};
+void EventLog::Append(Event event) {
+  const bool progress = event->has_progress();
+  Entry entry{.number = next_number_++, .event = std::move(event)};
   if (progress) {
     progress_ = std::move(entry);
   } else {
     lasting_.push_back(std::move(entry));
   }
+}
+
+std::vector<EventLog::Event> EventLog::Lasting() const {
+  std::vector<Event> events;
+  for (const Entry& entry : lasting_) events.push_back(entry.event);
+  return events;
 }
 
 EventLog::Event EventLog::Next(EventCursor& cursor) const {

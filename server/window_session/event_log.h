@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "routepack/v1/planner_service.pb.h"
@@ -26,7 +27,12 @@ class EventLog {
   using Event = std::shared_ptr<const v1::PlanEvent>;
 
   // A progress event replaces the one before.
-  void Append(v1::PlanEvent event);
+  void Append(Event event);
+  void Append(v1::PlanEvent event) {
+    Append(std::make_shared<const v1::PlanEvent>(std::move(event)));
+  }
+  // All but progress, in order.
+  std::vector<Event> Lasting() const;
   // The first event at or after the cursor, which moves behind it; null when
   // there is none yet.
   Event Next(EventCursor& cursor) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,23 +24,6 @@ void RequireMove(v1::PlanState from, v1::PlanState to) {
   std::abort();
 }
 
-// The events a READY window ended with.
-void AppendPlanEvents(const v1::Plan& plan, EventLog& events) {
-  v1::PlanEvent sealed;
-  sealed.mutable_sealed()->set_window_digest(plan.window_digest());
-  events.Append(std::move(sealed));
-  v1::PlanEvent placed;
-  v1::PlacementReady& ready = *placed.mutable_placement_ready();
-  ready.set_placement_version(plan.placement_version());
-  ready.set_placement_digest(plan.placement_digest());
-  *ready.mutable_placement() = plan.placement();
-  *ready.mutable_placement_change() = plan.placement_change();
-  events.Append(std::move(placed));
-  v1::PlanEvent planned;
-  *planned.mutable_plan() = plan;
-  events.Append(std::move(planned));
-}
-
 }  // namespace
 
 WindowSession::WindowSession(std::shared_ptr<const WindowRequest> request,
@@ -48,30 +32,34 @@ WindowSession::WindowSession(std::shared_ptr<const WindowRequest> request,
     : request_(std::move(request)),
       key_(request_->header.key()),
       header_digest_(request_->header_digest),
+      content_digest_(request_->header.content_digest()),
       sequence_(sequence),
       create_time_(now),
       update_time_(now),
       upload_(Upload{.builder = std::move(builder),
                      .reservation = std::move(reservation)}),
+      detached_since_(now),
       last_record_(now) {}
 
 WindowSession::WindowSession(const PlanRecord& record)
     : key_(record.summary.key()),
       header_digest_(record.header_digest),
+      content_digest_(record.content_digest),
       sequence_(record.sequence),
       create_time_(DecodeTime(record.summary.create_time())),
       state_(record.summary.state()),
       update_time_(DecodeTime(record.summary.update_time())),
       decided_(state_),
       request_digest_(record.request_digest),
+      window_digest_(record.window_digest),
       record_(std::make_shared<const PlanRecord>(record)) {
-  if (record.plan != nullptr) AppendPlanEvents(*record.plan, events_);
+  for (const EventLog::Event& event : record.events) events_.Append(event);
 }
 
 uint64_t WindowSession::Attach(absl::Time now, v1::Accepted& accepted) {
   uint64_t stream = 0;
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
     stream = ++stream_;
     attached_ = true;
     last_record_ = now;
@@ -81,18 +69,26 @@ uint64_t WindowSession::Attach(absl::Time now, v1::Accepted& accepted) {
   return stream;
 }
 
-void WindowSession::Detach(uint64_t stream) {
-  absl::MutexLock lock(&mu_);
-  if (stream == stream_) attached_ = false;
+void WindowSession::Detach(uint64_t stream, absl::Time now) {
+  const std::lock_guard lock(mu_);
+  if (stream != stream_ || !attached_) return;
+  attached_ = false;
+  detached_since_ = now;
 }
 
 bool WindowSession::IsAbandoned() const {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   return upload_.has_value() && !attached_;
 }
 
+absl::Duration WindowSession::AbandonedFor(absl::Time now) const {
+  const std::lock_guard lock(mu_);
+  return upload_.has_value() && !attached_ ? now - detached_since_
+                                           : absl::ZeroDuration();
+}
+
 bool WindowSession::IsDetached(uint64_t stream) const {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   return upload_.has_value() && stream != stream_;
 }
 
@@ -112,7 +108,7 @@ absl::Status WindowSession::CheckStream(uint64_t stream) const {
 absl::Status WindowSession::AddChunk(uint64_t stream,
                                      const v1::SampleChunk& chunk,
                                      absl::Time now) {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   if (absl::Status status = CheckStream(stream); !status.ok()) return status;
   if (chunk.index() != upload_->next_chunk) {
     return BadField("chunk.index", absl::StrCat("must be ", upload_->next_chunk,
@@ -126,7 +122,7 @@ absl::Status WindowSession::AddChunk(uint64_t stream,
 
 absl::Status WindowSession::AddSamples(uint64_t stream, const Samples& samples,
                                        absl::Time now) {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   if (absl::Status status = CheckStream(stream); !status.ok()) return status;
   return Decode(samples, now);
 }
@@ -153,7 +149,7 @@ absl::Status WindowSession::Decode(const Samples& samples, absl::Time now) {
 absl::StatusOr<SealedUpload> WindowSession::Seal(uint64_t stream,
                                                  const v1::Seal& seal,
                                                  absl::Time now) {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   if (absl::Status status = CheckStream(stream); !status.ok()) return status;
   if (seal.num_chunks() != upload_->next_chunk) {
     return BadField("seal.num_chunks",
@@ -174,15 +170,16 @@ absl::StatusOr<SealedUpload> WindowSession::Seal(uint64_t stream,
 }
 
 absl::Duration WindowSession::IdleFor(absl::Time now) const {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   return upload_.has_value() ? now - last_record_ : absl::ZeroDuration();
 }
 
 bool WindowSession::Enqueue(PlanningInput input, uint32_t queue_position) {
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
     if (decided_ != v1::PLAN_STATE_UNSPECIFIED) return false;
     request_digest_ = input.request_digest;
+    window_digest_ = input.window.digest();
     v1::PlanEvent event;
     event.mutable_sealed()->set_window_digest(input.window.digest());
     event.mutable_sealed()->set_queue_position(queue_position);
@@ -194,7 +191,7 @@ bool WindowSession::Enqueue(PlanningInput input, uint32_t queue_position) {
 }
 
 std::optional<PlanningInput> WindowSession::StartPlanning(absl::Time now) {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   if (!input_.has_value()) return std::nullopt;
   Move(v1::PLAN_STATE_PLANNING, now);
   return std::exchange(input_, std::nullopt);
@@ -202,7 +199,7 @@ std::optional<PlanningInput> WindowSession::StartPlanning(absl::Time now) {
 
 void WindowSession::AppendEvent(v1::PlanEvent event) {
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
     if (IsFinal(state_)) return;
     events_.Append(std::move(event));
   }
@@ -210,12 +207,12 @@ void WindowSession::AppendEvent(v1::PlanEvent event) {
 }
 
 void WindowSession::SetBestEffortDeadline(absl::Time deadline) {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   deadline_ = deadline;
 }
 
 absl::Time WindowSession::best_effort_deadline() const {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   return deadline_;
 }
 
@@ -224,7 +221,7 @@ bool WindowSession::Claim(v1::PlanState to) {
   std::optional<Upload> upload;
   std::optional<PlanningInput> input;
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
     if (decided_ != v1::PLAN_STATE_UNSPECIFIED) return false;
     RequireMove(state_, to);
     decided_ = to;
@@ -236,20 +233,17 @@ bool WindowSession::Claim(v1::PlanState to) {
 }
 
 v1::PlanState WindowSession::decided() const {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   return decided_;
 }
 
-void WindowSession::Finish(PlanRecord record, absl::Time now) {
+void WindowSession::Finish(std::shared_ptr<const PlanRecord> record,
+                           absl::Time now) {
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
+    if (record->plan != nullptr) events_.Append(record->events.back());
+    record_ = std::move(record);
     Move(decided_, now);
-    if (record.plan != nullptr) {
-      v1::PlanEvent event;
-      *event.mutable_plan() = *record.plan;
-      events_.Append(std::move(event));
-    }
-    record_ = std::make_shared<const PlanRecord>(std::move(record));
   }
   WakeListeners();
 }
@@ -263,23 +257,28 @@ PlanRecord WindowSession::MakeRecord(v1::PlanState to, absl::Status error,
   record.summary.set_error(std::string(error.message()));
   record.sequence = sequence_;
   record.header_digest = header_digest_;
+  record.content_digest = content_digest_;
+  record.window_digest = window_digest();
   record.request_digest = request_digest();
   record.error = std::move(error);
   if (to == v1::PLAN_STATE_READY) {
     record.current = request_->current_message;
     record.commit = NewCommitLedger(request_->participants);
     record.summary.set_commit(record.commit.state);
+    const std::lock_guard lock(mu_);
+    record.events = events_.Lasting();
   }
+  record.bytes = RecordBytes(record);
   return record;
 }
 
 v1::PlanState WindowSession::state() const {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   return state_;
 }
 
 v1::PlanSummary WindowSession::Summary() const {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   if (record_ != nullptr) return record_->summary;
   v1::PlanSummary summary;
   *summary.mutable_key() = key_;
@@ -291,32 +290,37 @@ v1::PlanSummary WindowSession::Summary() const {
 }
 
 std::string WindowSession::request_digest() const {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   return request_digest_;
 }
 
+std::string WindowSession::window_digest() const {
+  const std::lock_guard lock(mu_);
+  return window_digest_;
+}
+
 void WindowSession::Subscribe(std::weak_ptr<EventListener> listener) {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   std::erase_if(listeners_, [](const auto& old) { return old.expired(); });
   listeners_.push_back(std::move(listener));
 }
 
 v1::PlanEvent WindowSession::AcceptedEvent() const {
   v1::PlanEvent event;
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   FillAccepted(*event.mutable_accepted());
   return event;
 }
 
 WindowSession::News WindowSession::Poll(EventCursor& cursor) const {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   News news{.event = events_.Next(cursor)};
   if (news.event == nullptr && IsFinal(state_)) news.end = record_->error;
   return news;
 }
 
 std::shared_ptr<const PlanRecord> WindowSession::record() const {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard lock(mu_);
   return record_;
 }
 
@@ -329,12 +333,13 @@ void WindowSession::Move(v1::PlanState to, absl::Time now) {
 void WindowSession::FillAccepted(v1::Accepted& accepted) const {
   accepted.set_next_chunk(chunks_);
   accepted.set_state(state_);
+  accepted.set_window_digest(window_digest_);
 }
 
 void WindowSession::WakeListeners() {
   std::vector<std::weak_ptr<EventListener>> listeners;
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
     listeners = listeners_;
   }
   for (const std::weak_ptr<EventListener>& weak : listeners) {

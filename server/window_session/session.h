@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -22,7 +23,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "planner/window.h"
 #include "routepack/v1/planner_service.pb.h"
@@ -66,6 +66,7 @@ class WindowSession {
   const WindowRequest* request() const { return request_.get(); }
   const v1::PlanKey& key() const { return key_; }
   const std::string& header_digest() const { return header_digest_; }
+  const std::string& content_digest() const { return content_digest_; }
   uint64_t sequence() const { return sequence_; }
 
   // --- Upload -------------------------------------------------------------
@@ -73,11 +74,13 @@ class WindowSession {
   // where to go on. After UPLOADING it only says where the window stands.
   uint64_t Attach(absl::Time now, v1::Accepted& accepted);
   // The stream has ended. What it uploaded stays.
-  void Detach(uint64_t stream);
+  void Detach(uint64_t stream, absl::Time now);
   // True when another stream has taken over the upload.
   bool IsDetached(uint64_t stream) const;
   // True for an upload that no stream is attached to.
   bool IsAbandoned() const;
+  // For how long it has been abandoned; zero if it is not.
+  absl::Duration AbandonedFor(absl::Time now) const;
   // INVALID_ARGUMENT: index out of order, no samples, or more samples than
   // announced. ABORTED: another stream took over, or the session has ended.
   absl::Status AddChunk(uint64_t stream, const v1::SampleChunk& chunk,
@@ -113,8 +116,9 @@ class WindowSession {
   // The state it ends in; UNSPECIFIED while that is open.
   v1::PlanState decided() const;
   // To the record's state, which is the one claimed.
-  void Finish(PlanRecord record, absl::Time now);
-  // What is known for a record of this window that ends in `to`.
+  void Finish(std::shared_ptr<const PlanRecord> record, absl::Time now);
+  // What is known for a record of this window that ends in `to`; that of a
+  // READY one is complete after PlanRecord::SetPlan.
   PlanRecord MakeRecord(v1::PlanState to, absl::Status error,
                         absl::Time now) const;
 
@@ -123,6 +127,7 @@ class WindowSession {
   v1::PlanSummary Summary() const;
   // Known from the end of the check.
   std::string request_digest() const;
+  std::string window_digest() const;
   // Wakes `listener` whenever there is news, for as long as it lives.
   void Subscribe(std::weak_ptr<EventListener> listener);
   v1::PlanEvent AcceptedEvent() const;
@@ -155,21 +160,24 @@ class WindowSession {
   const std::shared_ptr<const WindowRequest> request_;
   const v1::PlanKey key_;
   const std::string header_digest_;
+  const std::string content_digest_;
   const uint64_t sequence_;
   const absl::Time create_time_;
   std::stop_source stop_;
 
-  mutable absl::Mutex mu_;
+  mutable std::mutex mu_;
   v1::PlanState state_ ABSL_GUARDED_BY(mu_) = v1::PLAN_STATE_UPLOADING;
   absl::Time update_time_ ABSL_GUARDED_BY(mu_);
   v1::PlanState decided_ ABSL_GUARDED_BY(mu_) = v1::PLAN_STATE_UNSPECIFIED;
   std::optional<Upload> upload_ ABSL_GUARDED_BY(mu_);
   uint64_t stream_ ABSL_GUARDED_BY(mu_) = 0;  // the newest
   bool attached_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time detached_since_ ABSL_GUARDED_BY(mu_);
   absl::Time last_record_ ABSL_GUARDED_BY(mu_);
   uint32_t chunks_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<PlanningInput> input_ ABSL_GUARDED_BY(mu_);
   std::string request_digest_ ABSL_GUARDED_BY(mu_);
+  std::string window_digest_ ABSL_GUARDED_BY(mu_);
   absl::Time deadline_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   EventLog events_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<const PlanRecord> record_ ABSL_GUARDED_BY(mu_);

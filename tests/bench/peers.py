@@ -48,7 +48,7 @@ def balanced_packing(loads, num_ranks):
 
 
 def balanced_packing_torch(loads, num_ranks):
-    """The same on torch tensors, which is how the public ones hold the loads."""
+    """The same on torch tensors, as the public ones hold the loads."""
     num_layers, num_experts = loads.shape
     per_rank = num_experts // num_ranks
     order = loads.sort(dim=1, descending=True, stable=True).indices

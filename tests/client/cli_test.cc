@@ -21,6 +21,8 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
 #include "routepack/v1/planner_service.grpc.pb.h"
+#include "tests/client/ctl.h"
+#include "tests/client/temp_folder.h"
 
 namespace routepack {
 namespace {
@@ -28,30 +30,6 @@ namespace {
 using ::google::protobuf::util::MessageDifferencer;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-struct Outcome {
-  int code = -1;
-  std::string output;  // both streams
-};
-
-// Runs routepackctl through the shell. Without a server by default, so that
-// none that happens to run is asked.
-Outcome Ctl(const std::string& arguments,
-            const std::string& redirect = "2>&1") {
-  const std::string command = std::string("ROUTEPACK_SERVER=127.0.0.1:1 ") +
-                              ROUTEPACKCTL + " " + arguments + " " + redirect;
-  Outcome outcome;
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  char buffer[4096];
-  size_t size = 0;
-  while ((size = fread(buffer, 1, sizeof(buffer), pipe)) > 0) {
-    outcome.output.append(buffer, size);
-  }
-  const int status = pclose(pipe);
-  if (WIFEXITED(status)) outcome.code = WEXITSTATUS(status);
-  return outcome;
-}
 
 const char* const kCommands[] = {"plan",  "score", "generate", "convert",
                                  "count", "info",  "submit",   "get",
@@ -94,21 +72,12 @@ v1::Window MakeWindow() {
   return window;
 }
 
-class CliTest : public ::testing::Test {
+class CliTest : public TempFolderTest {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(::testing::TempDir()) /
-              (std::string("cli_") +
-               ::testing::UnitTest::GetInstance()->current_test_info()->name() +
-               std::to_string(getpid()));
-    std::filesystem::create_directory(folder_);
+    TempFolderTest::SetUp();
     window_ = Path("window.json");
     Save(window_, MakeWindow());
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string Path(const std::string& name) const {
-    return (folder_ / name).string();
   }
   static void Save(const std::string& path, const v1::Window& window) {
     const auto next =
@@ -131,7 +100,6 @@ class CliTest : public ::testing::Test {
     return plan;
   }
 
-  std::filesystem::path folder_;
   std::string window_;
 };
 

@@ -1,10 +1,6 @@
 // routepackctl generate, convert and count.
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -16,32 +12,13 @@
 #include "client/workload.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/client/ctl.h"
+#include "tests/client/temp_folder.h"
 
 namespace routepack {
 namespace {
 
 using ::testing::HasSubstr;
-
-struct Outcome {
-  int code = -1;
-  std::string output;  // both streams
-};
-
-Outcome Ctl(const std::string& arguments) {
-  const std::string command =
-      std::string(ROUTEPACKCTL) + " " + arguments + " 2>&1";
-  Outcome outcome;
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  char buffer[4096];
-  size_t size = 0;
-  while ((size = fread(buffer, 1, sizeof(buffer), pipe)) > 0) {
-    outcome.output.append(buffer, size);
-  }
-  const int status = pclose(pipe);
-  if (WIFEXITED(status)) outcome.code = WEXITSTATUS(status);
-  return outcome;
-}
 
 std::string RawTrace() {
   return std::string(ROUTEPACK_TEST_DATA) + "/raw-trace";
@@ -53,22 +30,7 @@ std::string Digest(const std::string& path) {
   return loaded.ok() ? loaded->window.digest() : "";
 }
 
-class DataCliTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = std::filesystem::path(::testing::TempDir()) /
-              (std::string("data_cli_") +
-               ::testing::UnitTest::GetInstance()->current_test_info()->name() +
-               std::to_string(getpid()));
-    std::filesystem::create_directory(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::string Path(const std::string& name) const {
-    return (folder_ / name).string();
-  }
-
-  std::filesystem::path folder_;
-};
+using DataCliTest = TempFolderTest;
 
 const char kSmall[] =
     "generate --preset=tiny --samples=64 --moe_layers=3 --experts=16 "
@@ -232,6 +194,11 @@ TEST_F(DataCliTest, CountExplainsWrongShapes) {
                   RawTrace() + "/lengths.u32")
                   .output,
               HasSubstr("neither all tokens nor all but the last"));
+  // Sizes whose product does not fit 64 bits.
+  EXPECT_EQ(Ctl(ids + "--moe_layers=2147483648 --experts=4294967295 "
+                      "--top_k=2147483648 --dtype=i32")
+                .code,
+            2);
   EXPECT_EQ(Ctl(ids + "--moe_layers=12 --experts=64 --top_k=4 --dtype=f8").code,
             2);
   EXPECT_EQ(Ctl(ids + "--moe_layers=12 --experts=64 --top_k=4 --output=" +

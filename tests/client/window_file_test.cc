@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
+#include "tests/client/temp_folder.h"
 
 namespace routepack {
 namespace {
@@ -85,22 +86,7 @@ void Write(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// A folder of its own for every test.
-class WindowFileTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = std::filesystem::path(::testing::TempDir()) /
-              (std::string("window_file_") +
-               ::testing::UnitTest::GetInstance()->current_test_info()->name() +
-               std::to_string(getpid()));
-    std::filesystem::create_directory(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::string Path(const std::string& name) const {
-    return (folder_ / name).string();
-  }
-  std::filesystem::path folder_;
-};
+using WindowFileTest = TempFolderTest;
 
 TEST_F(WindowFileTest, WindowsSurviveBothFormats) {
   const std::vector<v1::Sample> samples = MakeSamples(50, 1);
@@ -408,6 +394,37 @@ TEST(ForEachChunk, ErrorsOfEitherSideStopIt) {
                 .status()
                 .message(),
             "gone");
+}
+
+TEST(SamplesDigest, TellsSamplesApartAndReadsThemAll) {
+  const std::vector<v1::Sample> samples = MakeSamples(20, 1);
+  const auto digest = SamplesDigest(SourceOf(samples));
+  ASSERT_TRUE(digest.ok());
+  EXPECT_EQ(digest->size(), 32);
+  EXPECT_EQ(*SamplesDigest(SourceOf(samples)), *digest);
+  std::vector<v1::Sample> other = samples;
+  other.back().set_id(7);
+  EXPECT_NE(*SamplesDigest(SourceOf(other)), *digest);
+  other = samples;
+  std::swap(other[0], other[1]);
+  EXPECT_NE(*SamplesDigest(SourceOf(other)), *digest);
+  other = samples;
+  other.pop_back();
+  EXPECT_NE(*SamplesDigest(SourceOf(other)), *digest);
+  EXPECT_EQ(SamplesDigest([](v1::Sample*) -> absl::StatusOr<bool> {
+              return absl::DataLossError("gone");
+            }).status(),
+            absl::DataLossError("gone"));
+}
+
+TEST(SamplesDigest, LeavesADigestThatIsGiven) {
+  v1::WindowHeader header = MakeHeader(20);
+  ASSERT_TRUE(FillContentDigest(SourceOf(MakeSamples(20, 1)), header).ok());
+  EXPECT_EQ(header.content_digest(),
+            *SamplesDigest(SourceOf(MakeSamples(20, 1))));
+  header.set_content_digest("mine");
+  ASSERT_TRUE(FillContentDigest(SourceOf(MakeSamples(20, 2)), header).ok());
+  EXPECT_EQ(header.content_digest(), "mine");
 }
 
 }  // namespace

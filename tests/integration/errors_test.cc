@@ -355,7 +355,10 @@ TEST_F(ErrorsTest, AKeyBelongsToOneWindow) {
   EXPECT_EQ(CreatePlan(stub(), MakeWindow(key, 9)).status().code(), exists);
   v1::Window other = MakeWindow(key, 8);
   *other.mutable_samples(3) = MakeSample(11);
-  EXPECT_EQ(CreatePlan(stub(), other).status().code(), exists);
+  const absl::Status samples = CreatePlan(stub(), other).status();
+  EXPECT_EQ(samples.code(), exists);
+  const std::string known = GetPlan(stub(), key)->plan().window_digest();
+  EXPECT_THAT(std::string(samples.message()), HasSubstr(known));
   PlanCall call(stub());
   ASSERT_TRUE(call.Send(Header(key, 9)));
   EXPECT_EQ(call.Finish().code(), exists);
@@ -368,6 +371,88 @@ TEST_F(ErrorsTest, AKeyBelongsToOneWindow) {
   EXPECT_EQ(second.Finish().code(), exists);
   EXPECT_EQ(CreatePlan(stub(), MakeWindow(Key(2, "owner"), 8)).status().code(),
             exists);
+}
+
+TEST_F(ErrorsTest, ContentDigestsTellSamplesApartBeforeTheUpload) {
+  const auto refused = [&](const v1::WindowHeader& header) {
+    PlanCall call(stub());
+    EXPECT_TRUE(call.Send(header));
+    const absl::Status status = call.Finish();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << status;
+    return std::string(status.message());
+  };
+  v1::WindowHeader header = Header(Key(1, "content"), 8);
+  header.set_content_digest("first");
+  v1::WindowHeader other = header;
+  other.set_content_digest("second");
+  // While it is uploaded: nobody with other samples goes on with it.
+  PlanCall upload(stub());
+  ASSERT_TRUE(upload.Send(header));
+  EXPECT_EQ(upload.Read().accepted().window_digest(), "");
+  ASSERT_TRUE(upload.Send(Chunk(0, 0, 4)));
+  EXPECT_THAT(refused(other),
+              testing::AllOf(HasSubstr("\"first\""), HasSubstr("\"second\"")));
+  ASSERT_TRUE(upload.Send(Chunk(1, 4, 4)));
+  ASSERT_TRUE(upload.Send(MakeSeal(2)));
+  ASSERT_TRUE(upload.Finish().ok());
+
+  // And once it is planned.
+  const auto plan = GetPlan(stub(), header.key());
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(refused(other), HasSubstr(plan->plan().window_digest()));
+  v1::Window window = MakeWindow(header.key(), 8);
+  *window.mutable_header() = other;
+  const absl::Status unary = CreatePlan(stub(), window).status();
+  EXPECT_EQ(unary.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(unary.message()), HasSubstr("\"second\""));
+  other = header;
+  other.set_token_cap(63);
+  EXPECT_THAT(refused(other), HasSubstr("another header"));
+  // The same one, with or without its digest.
+  for (const char* digest : {"first", ""}) {
+    header.set_content_digest(digest);
+    PlanCall call(stub());
+    ASSERT_TRUE(call.Send(header));
+    EXPECT_EQ(call.Read().accepted().window_digest(),
+              plan->plan().window_digest());
+    EXPECT_TRUE(call.Finish().ok());
+  }
+}
+
+TEST_F(ErrorsTest, ErrorsOfAStreamLeaveTheUploadOfItsSuccessor) {
+  const v1::WindowHeader header = Header(Key(1, "successor"), 8);
+  PlanCall old(stub());
+  ASSERT_TRUE(old.Send(header));
+  ASSERT_TRUE(old.Read().has_accepted());
+  PlanCall call(stub());
+  ASSERT_TRUE(call.Send(header));
+  ASSERT_TRUE(call.Read().has_accepted());
+  // Refused, unless the stream has been ended before.
+  old.Send(header);
+  EXPECT_FALSE(old.Finish().ok());
+  ASSERT_TRUE(call.Send(Chunk(0, 0, 8)));
+  ASSERT_TRUE(call.Send(MakeSeal(1)));
+  EXPECT_TRUE(call.Finish().ok());
+}
+
+TEST_F(ErrorsTest, LongTextsAreRefusedAndNotEchoed) {
+  v1::Window window = MakeWindow(Key(1, "long"), 8);
+  window.mutable_header()->set_content_digest(std::string(129, 'd'));
+  window.mutable_header()->mutable_current_placement()->set_committed_version(
+      std::string(5000, 'v'));
+  const absl::Status status = CreatePlan(stub(), window).status();
+  EXPECT_THAT(Fields(status),
+              ElementsAre("header.content_digest",
+                          "header.current_placement.committed_version"));
+  EXPECT_LT(status.message().size(), 1000);
+  ASSERT_TRUE(CreatePlan(stub(), MakeWindow(Key(1, "long"), 8)).ok());
+  auto report = ForKey<v1::ReportApplyRequest>(Key(1, "long"));
+  report.set_placement_version(std::string(5000, 'v'));
+  report.set_digest(std::string(257, 'd'));
+  const absl::Status bad =
+      Unary(&v1::PlannerService::Stub::ReportApply, stub(), report).status();
+  EXPECT_THAT(Fields(bad), ElementsAre("placement_version", "digest"));
+  EXPECT_LT(bad.message().size(), 1000);
 }
 
 TEST_F(ErrorsTest, LargeUnaryRequestsAreRefusedByTheHandler) {

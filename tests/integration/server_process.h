@@ -13,6 +13,13 @@
 
 namespace routepack {
 
+// Sanitizers make a server slow and change what memory it takes.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 // Runs the binary with these flags, besides a free port and two threads. What
 // goes wrong while it starts shows in exit_code() and log(); a server that
 // still runs at the end of the test is killed.

@@ -258,6 +258,81 @@ TEST_F(ServerTest, RefusesWindowsThatNeverFitInMemory) {
   EXPECT_FALSE(RetryDelayOf(status).has_value());
 }
 
+// A header of a few bytes asks for placements of 2^22 experts.
+TEST_F(ServerTest, TakesNoMemoryForWhatIsNotAdmitted) {
+  Start({"--window_memory_mb=16"});
+  v1::WindowHeader header = Header(Key(1), 1);
+  header.set_num_layers(64);
+  header.set_num_experts(1 << 16);
+  const uint64_t before = server_->PeakMemory();
+  for (int n = 0; n < 3; ++n) {
+    PlanCall call(stub());
+    ASSERT_TRUE(call.Send(header));
+    const absl::Status status = call.Finish();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  }
+  if (!kSanitized) EXPECT_LT(server_->PeakMemory() - before, 16u << 20);
+  EXPECT_TRUE(CreatePlan(stub(), MakeWindow(Key(2), 8)).ok());
+}
+
+TEST_F(ServerTest, GivesKnownWindowsTheirPlanWhenItIsFull) {
+  Start({"--max_open_windows=1"});
+  v1::Window window = MakeWindow(Key(1), 8);
+  const auto plan = CreatePlan(stub(), window);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  PlanCall upload(stub());
+  ASSERT_TRUE(upload.Send(Header(Key(2), 8)));
+  ASSERT_TRUE(upload.Read().has_accepted());
+
+  const auto again = CreatePlan(stub(), window);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(MessageDifferencer::Equals(*again, *plan));
+  PlanCall stream(stub());
+  ASSERT_TRUE(stream.Send(window.header()));
+  const v1::PlanEvent accepted = stream.Read();
+  EXPECT_EQ(accepted.accepted().state(), v1::PLAN_STATE_READY);
+  EXPECT_EQ(accepted.accepted().window_digest(), plan->window_digest());
+  EXPECT_TRUE(stream.Finish().ok());
+  // Another one of the key needs no place to be refused.
+  *window.mutable_samples(3) = MakeSample(11);
+  EXPECT_EQ(CreatePlan(stub(), window).status().code(),
+            absl::StatusCode::kAlreadyExists);
+}
+
+TEST_F(ServerTest, PlansAreKeptWithinTheirMemory) {
+  Start({"--plan_store_mb=1"});
+  // Placements of 16384 experts: three of them, in both directions, with every
+  // plan.
+  v1::Window window = MakeWindow(Key(1), 4);
+  window.mutable_header()->set_num_layers(16);
+  window.mutable_header()->set_num_experts(1024);
+  for (v1::Sample& sample : *window.mutable_samples()) {
+    v1::SparseCounts& counts = *sample.mutable_counts()->mutable_sparse();
+    for (int l = 0; l < 16; ++l) {
+      v1::SparseLayer& layer = *counts.add_layers();
+      for (uint32_t e : {1, 2}) {
+        layer.add_experts(e);
+        layer.add_counts(sample.tokens());
+      }
+    }
+  }
+  for (uint64_t step = 1; step <= 4; ++step) {
+    window.mutable_header()->mutable_key()->set_step(step);
+    const auto plan = CreatePlan(stub(), window);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+  }
+  const auto info = Unary(&v1::PlannerService::Stub::GetServerInfo, stub(),
+                          v1::GetServerInfoRequest());
+  ASSERT_TRUE(info.ok());
+  EXPECT_EQ(info->limits().plan_store_bytes(), 1u << 20);
+  EXPECT_GT(info->load().plan_store_bytes(), 3 * 16384 * 8);
+  EXPECT_LE(info->load().plan_store_bytes(), 1u << 20);
+  EXPECT_LT(info->load().stored_plans(), 4);
+  EXPECT_TRUE(GetPlan(stub(), Key(4)).ok());
+  EXPECT_EQ(GetPlan(stub(), Key(1)).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
 TEST_F(ServerTest, PlansManyWindowsFromManyThreads) {
   Start({"--concurrent_plans=2", "--max_open_windows=64"});
   std::atomic<int> plans = 0;
@@ -405,7 +480,8 @@ TEST_F(ServerTest, DeadlinesGetTheBestPlanOrLeaveItToTheBackground) {
   v1::Window patient = HardWindow(Key(1));
   patient.mutable_header()->mutable_options()->set_best_effort_at_deadline(
       true);
-  const auto plan = CreatePlan(stub(), patient, absl::Seconds(3));
+  const auto plan =
+      CreatePlan(stub(), patient, absl::Seconds(kSanitized ? 15 : 3));
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(plan->truncated());
 
@@ -472,8 +548,10 @@ TEST_F(ServerTest, RefusesToShareItsPort) {
 
 TEST_F(ServerTest, RefusesWrongCommandLines) {
   for (const char* flag :
-       {"positional", "--threads=4000", "--listen=nowhere", "--plan_history=0",
-        "--log_format=xml", "--upload_idle_timeout=0s"}) {
+       {"positional", "--threads=many", "--threads", "--no_such_flag",
+        "--nothreads", "--drain_timeout=soon", "--threads=4000",
+        "--listen=nowhere", "--plan_history=0", "--log_format=xml",
+        "--upload_idle_timeout=0s"}) {
     ServerProcess wrong({flag});
     EXPECT_FALSE(wrong.running()) << flag;
     EXPECT_EQ(wrong.ExitCode(), 2) << flag << "\n" << wrong.Log();

@@ -7,22 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "oneapi/tbb/global_control.h"
-#include "oneapi/tbb/task_arena.h"
+#include "tests/planner/thread_counts.h"
 
 namespace routepack {
 namespace {
-
-// Calls f on one thread, on two and on eight, however many cores there are.
-template <typename F>
-void OnSeveralThreadCounts(F f) {
-  const tbb::global_control allow(tbb::global_control::max_allowed_parallelism,
-                                  8);
-  for (int threads : {1, 2, 8}) {
-    tbb::task_arena arena(threads);
-    arena.execute(f);
-  }
-}
 
 // Partial counts, so that any counts up to the sample's tokens will do.
 Window RandomWindow(std::mt19937& random, uint32_t num_samples,

@@ -188,6 +188,9 @@ TEST(CountRoutedExperts, RefusesSizesThatDoNotFit) {
   EXPECT_THAT(message({0, 6, 3}, 0), HasSubstr("num_layers 0"));
   EXPECT_THAT(message({3, 0, 3}, 0), HasSubstr("num_experts 0"));
   EXPECT_THAT(message({3, 4, 0}, 12), HasSubstr("top_k 0"));
+  EXPECT_THAT(message({5000, 4, 3}, 12), HasSubstr("num_layers 5000"));
+  EXPECT_THAT(message({3, 1u << 31, 3}, 12), HasSubstr("at most"));
+  EXPECT_THAT(message({3, 4, 1u << 31}, 12), HasSubstr("at most"));
   EXPECT_EQ(message({3, 4, 3}, 12), "");
 }
 
@@ -236,6 +239,13 @@ TEST(CountRoutedExpertsOfBatch, RefusesRowsThatDoNotMatch) {
         CountRoutedExperts(Ids(ids), rows, {2, 4, 2}).status().message(),
         HasSubstr("ids: 12 values, not sum(rows) L k"));
   }
+  // 2^36 rows of 2^28 ids are 2^64 of them, which is 0 in 64 bits.
+  const std::vector<uint32_t> rows(32, 1u << 31);
+  EXPECT_THAT(
+      CountRoutedExperts(std::span<const uint8_t>(), rows, {4096, 1, 65536})
+          .status()
+          .message(),
+      HasSubstr("ids: 0 values, not sum(rows) L k"));
   const auto none =
       CountRoutedExperts(std::span<const uint8_t>(), {}, {2, 4, 2});
   ASSERT_TRUE(none.ok());

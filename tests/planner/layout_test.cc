@@ -7,9 +7,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "oneapi/tbb/global_control.h"
-#include "oneapi/tbb/task_arena.h"
 #include "tests/planner/test_windows.h"
+#include "tests/planner/thread_counts.h"
 
 namespace routepack {
 namespace {
@@ -241,13 +240,8 @@ TEST(EvaluateLayoutTest, DoesNotDependOnThreads) {
   TestRandom random(1);
   const Layout layout = RandomLayout(random, 9, 4, 60);
   const Evaluation expected = EvaluateLayout(problem, layout);
-  tbb::global_control more_than_cores(
-      tbb::global_control::max_allowed_parallelism, 8);
-  for (int threads : {1, 2, 8}) {
-    tbb::task_arena arena(threads);
-    arena.execute(
-        [&] { EXPECT_EQ(EvaluateLayout(problem, layout), expected); });
-  }
+  OnSeveralThreadCounts(
+      [&] { EXPECT_EQ(EvaluateLayout(problem, layout), expected); });
 }
 
 TEST(PeaksOfSumTest, EqualsPlainLoops) {

@@ -11,23 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "oneapi/tbb/global_control.h"
-#include "oneapi/tbb/task_arena.h"
 #include "planner/errors.h"
+#include "tests/planner/thread_counts.h"
 
 namespace routepack {
 namespace {
-
-// Calls f on one thread, on two and on eight, however many cores there are.
-template <typename F>
-void OnSeveralThreadCounts(F f) {
-  const tbb::global_control allow(tbb::global_control::max_allowed_parallelism,
-                                  8);
-  for (int threads : {1, 2, 8}) {
-    tbb::task_arena arena(threads);
-    arena.execute(f);
-  }
-}
 
 using ::testing::ElementsAre;
 

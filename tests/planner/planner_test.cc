@@ -2,17 +2,17 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "oneapi/tbb/global_control.h"
-#include "oneapi/tbb/task_arena.h"
 #include "planner/errors.h"
 #include "planner/seed.h"
 #include "tests/planner/test_windows.h"
+#include "tests/planner/thread_counts.h"
 
 namespace routepack {
 namespace {
@@ -103,8 +103,6 @@ TEST(MakePlanTest, IsNeverWorseThanLengthOnlyPackingNorBelowItsBounds) {
 }
 
 TEST(MakePlanTest, DoesNotDependOnThreads) {
-  tbb::global_control more_than_cores(
-      tbb::global_control::max_allowed_parallelism, 8);
   for (uint64_t seed : {3, 14, 15}) {
     SCOPED_TRACE(seed);
     const Window window = RandomWindow({.seed = seed,
@@ -115,11 +113,8 @@ TEST(MakePlanTest, DoesNotDependOnThreads) {
                                         .num_slots = 8,
                                         .num_shards = 3});
     const Plan expected = ValueOrDie(TryPlan(window));
-    for (int threads : {1, 2, 8}) {
-      tbb::task_arena arena(threads);
-      arena.execute(
-          [&] { ExpectSamePlans(ValueOrDie(TryPlan(window)), expected); });
-    }
+    OnSeveralThreadCounts(
+        [&] { ExpectSamePlans(ValueOrDie(TryPlan(window)), expected); });
   }
 }
 
@@ -178,6 +173,19 @@ TEST(MakePlanTest, HoldsTheRowConstraints) {
   EXPECT_EQ(plan.layout.rows, 6u);
   EXPECT_EQ(plan.rows.outcome, RowOutcome::kCertified);
   EXPECT_THAT(plan.rows.bins, IsEmpty());
+}
+
+// Stands for an allocation that fails in the middle of planning.
+class OutOfMemory : public PlanObserver {
+ public:
+  void OnProgress(const PlanProgress&) override { throw std::bad_alloc(); }
+};
+
+TEST(MakePlanTest, ReturnsAnErrorWhenMemoryRunsOut) {
+  const Window window = RandomWindow({.num_samples = 40});
+  OutOfMemory observer;
+  EXPECT_EQ(TryPlan(window, {}, {}, &observer).status().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 // {5, 3, 2} and {4, 3, 3} fill bins of 10, twice each; first-fit decreasing

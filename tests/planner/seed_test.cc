@@ -8,10 +8,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "oneapi/tbb/global_control.h"
-#include "oneapi/tbb/task_arena.h"
 #include "planner/bin_packing.h"
 #include "tests/planner/test_windows.h"
+#include "tests/planner/thread_counts.h"
 
 namespace routepack {
 namespace {
@@ -205,12 +204,17 @@ TEST(EdpAwarePairTest, WithoutDemandKeepsTheOrder) {
   EXPECT_EQ(EdpAwarePair(problem, layout), layout);
 }
 
-TEST(EdpAwarePairTest, OnceStoppedReturnsTheGivenLayout) {
+TEST(EdpAwarePairTest, OutOfBudgetReturnsTheGivenLayout) {
   std::stop_source source;
   const Layout layout = LayoutFromCells(2, 2, {{0}, {1}, {2}, {3}});
-  EXPECT_NE(EdpAwarePair(HotPairs(), layout, source.get_token()), layout);
+  EXPECT_EQ(
+      EdpAwarePair(HotPairs(), layout, {.deadline = absl::InfinitePast()}),
+      layout);
+  EXPECT_NE(EdpAwarePair(HotPairs(), layout, {.stop = source.get_token()}),
+            layout);
   source.request_stop();
-  EXPECT_EQ(EdpAwarePair(HotPairs(), layout, source.get_token()), layout);
+  EXPECT_EQ(EdpAwarePair(HotPairs(), layout, {.stop = source.get_token()}),
+            layout);
 }
 
 // Large enough for several tasks a step.
@@ -227,12 +231,8 @@ TEST(EdpAwarePairTest, DoesNotDependOnThreads) {
   TestRandom random(1);
   const Layout layout = RandomLayout(random, 32, 2, 64);
   const Layout expected = EdpAwarePair(problem, layout);
-  tbb::global_control more_than_cores(
-      tbb::global_control::max_allowed_parallelism, 8);
-  for (int threads : {1, 2, 8}) {
-    tbb::task_arena arena(threads);
-    arena.execute([&] { EXPECT_EQ(EdpAwarePair(problem, layout), expected); });
-  }
+  OnSeveralThreadCounts(
+      [&] { EXPECT_EQ(EdpAwarePair(problem, layout), expected); });
 }
 
 }  // namespace

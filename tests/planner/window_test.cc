@@ -17,8 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "oneapi/tbb/global_control.h"
-#include "oneapi/tbb/task_arena.h"
+#include "tests/planner/thread_counts.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define ROUTEPACK_SANITIZED 1
@@ -28,17 +27,6 @@
 
 namespace routepack {
 namespace {
-
-// Calls f on one thread, on two and on eight, however many cores there are.
-template <typename F>
-void OnSeveralThreadCounts(F f) {
-  const tbb::global_control allow(tbb::global_control::max_allowed_parallelism,
-                                  8);
-  for (int threads : {1, 2, 8}) {
-    tbb::task_arena arena(threads);
-    arena.execute(f);
-  }
-}
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -438,16 +426,27 @@ TEST(WindowHeader, BoundsTheLoadOfARank) {
                   "must be below 2^32, is 48 * 33554432 * 3"));
 }
 
+TEST(WindowHeader, BoundsThePlacement) {
+  WindowSpec spec = SmallSpec(1);
+  spec.num_layers = 64;
+  spec.num_experts = 1 << 16;
+  EXPECT_TRUE(WindowBuilder::Create(spec).ok());
+  spec.num_layers = 65;
+  EXPECT_THAT(Listed(WindowBuilder::Create(spec).status()),
+              ElementsAre("header.num_experts: num_layers * num_experts must "
+                          "be at most 4194304, is 65 * 65536"));
+}
+
 TEST(WindowHeader, BoundsTheScore) {
-  // 256 (alpha 100 + 2 layers * 2 * 100) < 2^62.
+  // 256 (alpha 100 + 2 layers * 2 * 100) < 2^53.
   const std::vector<TestSample> samples = {{{.tokens = 100}, Counts(8, 50)}};
-  const double work = std::ldexp(1.0, 54);
+  const double work = std::ldexp(1.0, 45);
   WindowSpec spec = SmallSpec(1);
   spec.attention = {{"a", (work - 4096) / 100, 0}};
   EXPECT_TRUE(Build(spec, samples).ok());
   spec.attention[0].alpha = work / 100;
   EXPECT_THAT(Listed(Build(spec, samples).status()),
-              ElementsAre(HasSubstr("must be below 2^54 routed assignments")));
+              ElementsAre(HasSubstr("must be below 2^45 routed assignments")));
   // beta sum t^2 / C = 100 beta.
   spec.attention[0] = {"a", 0, (work - 4096) / 100};
   EXPECT_TRUE(Build(spec, samples).ok());
@@ -457,11 +456,11 @@ TEST(WindowHeader, BoundsTheScore) {
 
 TEST(WindowHeader, RefusesWindowsBeyondATebibyte) {
   WindowSpec spec = SmallSpec(kMaxSamples);
-  spec.num_layers = kMaxLayers;
+  spec.num_layers = kMaxLayerExperts / kMaxExperts;
   spec.num_experts = kMaxExperts;
   EXPECT_THAT(Listed(WindowBuilder::Create(spec).status()),
               ElementsAre("header.num_samples: the window's counts take "
-                          "9007199523176448 bytes, the limit is "
+                          "140737756790784 bytes, the limit is "
                           "1099511627776"));
 }
 

@@ -85,12 +85,12 @@ TEST(Admission, NeverExceedsItsLimitsUnderContention) {
   EXPECT_EQ(admission.open_windows(), 0);
 }
 
-TEST(PlanningBytes, CountsTheWindowTwoDemandsAndPerExpertArrays) {
+TEST(PlanningBytes, CountsTheWindowTwoDemandsAndPlacements) {
   const auto spec = DecodeSpec(Header(Key(1), 100));
   ASSERT_TRUE(spec.ok());
   // 100 samples, 2 layers, 4 experts, 2 ranks padded to 8.
   EXPECT_EQ(PlanningBytes(*spec),
-            WindowBytes(100, 2, 4, 64) + 2 * 100 * 2 * 8 * 4 + 2 * 4 * 28);
+            WindowBytes(100, 2, 4, 64) + 2 * 100 * 2 * 8 * 4 + 2 * 4 * 52);
 }
 
 TEST(PlanningBytes, Saturates) {

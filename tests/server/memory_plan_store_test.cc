@@ -66,6 +66,30 @@ TEST(MemoryPlanStore, NeverEvictsTheNewestCommittedPlanOfAJob) {
   EXPECT_THAT(Steps(store), ElementsAre(5, 4));
 }
 
+TEST(MemoryPlanStore, EvictsTheOldestAboveItsBytes) {
+  MemoryPlanStore store(100, 1000);
+  const auto put = [&](uint64_t step, uint64_t bytes) {
+    PlanRecord record = Ready(step);
+    record.bytes = bytes;
+    ASSERT_TRUE(store.Put(std::move(record)).ok());
+  };
+  for (uint64_t step : {1, 2, 3}) put(step, 300);
+  EXPECT_EQ(store.bytes(), 900);
+  put(4, 401);
+  EXPECT_THAT(Steps(store), ElementsAre(4, 3));
+  EXPECT_EQ(store.bytes(), 701);
+  // One of a key takes the place of the other.
+  put(4, 500);
+  EXPECT_EQ(store.bytes(), 800);
+  // The newest stays whatever it takes, and so does a live plan.
+  Commit(store, 3);
+  put(5, 5000);
+  EXPECT_THAT(Steps(store), ElementsAre(5, 3));
+  EXPECT_EQ(store.bytes(), 5300);
+  put(6, 1);
+  EXPECT_THAT(Steps(store), ElementsAre(6, 3));
+}
+
 TEST(MemoryPlanStore, KeepsTheLivePlanOfEveryJob) {
   MemoryPlanStore store(1);
   for (uint64_t step : {1, 2, 3}) {

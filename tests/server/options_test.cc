@@ -29,6 +29,7 @@ TEST(Options, NamesEveryOptionThatIsOutOfRange) {
   options.max_chunk_bytes = 1;
   options.upload_idle_timeout = absl::ZeroDuration();
   options.plan_history = 0;
+  options.plan_store_mb = 0;
   options.max_list_page = 1001;
   options.drain_timeout = absl::InfiniteDuration();
   options.log_format = "xml";
@@ -37,8 +38,8 @@ TEST(Options, NamesEveryOptionThatIsOutOfRange) {
   for (const char* flag :
        {"--listen", "--threads", "--concurrent_plans", "--max_open_windows",
         "--window_memory_mb", "--max_unary_bytes", "--max_chunk_bytes",
-        "--upload_idle_timeout", "--plan_history", "--max_list_page",
-        "--drain_timeout", "--log_format", "--log_level"}) {
+        "--upload_idle_timeout", "--plan_history", "--plan_store_mb",
+        "--max_list_page", "--drain_timeout", "--log_format", "--log_level"}) {
     EXPECT_THAT(message, HasSubstr(flag));
   }
 }

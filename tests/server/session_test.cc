@@ -25,9 +25,9 @@ const absl::Time kStart = absl::UnixEpoch();
 
 std::shared_ptr<WindowSession> NewSession(uint32_t num_samples,
                                           Admission& admission) {
-  const MemoryPlanStore store(1);
-  auto request = DecodeRequest(Header(Key(1), num_samples), store);
+  auto request = DecodeRequest(Header(Key(1), num_samples));
   EXPECT_TRUE(request.ok()) << request.status();
+  EXPECT_TRUE(LoadCurrent(MemoryPlanStore(1), *request).ok());
   auto builder = WindowBuilder::Create(request->spec);
   auto reservation = admission.Admit(1);
   return std::make_shared<WindowSession>(
@@ -52,8 +52,10 @@ class SessionTest : public testing::Test {
                            .request_digest = "digest"},
                           3));
   }
-  PlanRecord Record(v1::PlanState state, absl::Status error) {
-    return session_->MakeRecord(state, std::move(error), kStart);
+  std::shared_ptr<const PlanRecord> Record(v1::PlanState state,
+                                           absl::Status error) {
+    return std::make_shared<const PlanRecord>(
+        session_->MakeRecord(state, std::move(error), kStart));
   }
   std::vector<std::string> ViolatedFields(const absl::Status& status) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
@@ -67,6 +69,12 @@ class SessionTest : public testing::Test {
   Admission admission_{10, 1000};
   std::shared_ptr<WindowSession> session_ = NewSession(4, admission_);
 };
+
+v1::PlanEvent Progress(double fraction) {
+  v1::PlanEvent event;
+  event.mutable_progress()->set_fraction(fraction);
+  return event;
+}
 
 TEST(WindowState, HasTheArrowsOfItsTableOnly) {
   const v1::PlanState kU = v1::PLAN_STATE_UPLOADING;
@@ -103,9 +111,10 @@ TEST_F(SessionTest, GoesFromUploadingToReady) {
   EXPECT_EQ(admission_.open_windows(), 0);
   ASSERT_TRUE(session_->Claim(v1::PLAN_STATE_READY));
   EXPECT_EQ(session_->record(), nullptr);
-  PlanRecord record = Record(v1::PLAN_STATE_READY, absl::OkStatus());
-  record.plan = std::make_shared<const v1::Plan>();
-  session_->Finish(record, kStart);
+  PlanRecord record =
+      session_->MakeRecord(v1::PLAN_STATE_READY, absl::OkStatus(), kStart);
+  record.SetPlan({});
+  session_->Finish(std::make_shared<const PlanRecord>(record), kStart);
   EXPECT_EQ(session_->state(), v1::PLAN_STATE_READY);
   ASSERT_NE(session_->record(), nullptr);
   EXPECT_EQ(session_->record()->sequence, 7);
@@ -200,12 +209,18 @@ TEST_F(SessionTest, IsAbandonedWhileUploadingWithoutAStream) {
   const uint64_t old = session_->Attach(kStart, accepted);
   EXPECT_FALSE(session_->IsAbandoned());
   const uint64_t stream = session_->Attach(kStart, accepted);
-  session_->Detach(old);
+  session_->Detach(old, kStart);
   EXPECT_FALSE(session_->IsAbandoned());
-  session_->Detach(stream);
+  EXPECT_EQ(session_->AbandonedFor(kStart + absl::Hours(1)),
+            absl::ZeroDuration());
+  session_->Detach(stream, kStart + absl::Seconds(2));
   EXPECT_TRUE(session_->IsAbandoned());
+  EXPECT_EQ(session_->AbandonedFor(kStart + absl::Seconds(5)),
+            absl::Seconds(3));
   SealAndEnqueue();
   EXPECT_FALSE(session_->IsAbandoned());
+  EXPECT_EQ(session_->AbandonedFor(kStart + absl::Hours(1)),
+            absl::ZeroDuration());
 }
 
 TEST_F(SessionTest, IsIdleSinceItsLastRecordWhileUploading) {
@@ -257,28 +272,52 @@ TEST_F(SessionTest, ReadersSeeTheEndAfterAllEvents) {
   EXPECT_EQ(session_->Summary().error(), "why");
 }
 
-TEST_F(SessionTest, AReadyRecordReplaysItsEvents) {
-  PlanRecord record;
-  *record.summary.mutable_key() = Key(4);
-  record.summary.set_state(v1::PLAN_STATE_READY);
+TEST_F(SessionTest, AReadyRecordReplaysItsEventsWithoutCopies) {
+  SealAndEnqueue();
+  ASSERT_TRUE(session_->StartPlanning(kStart).has_value());
+  session_->AppendEvent(Progress(0.5));
+  v1::PlanEvent placed;
+  placed.mutable_placement_ready()->set_placement_version("v");
+  session_->AppendEvent(placed);
+  PlanRecord record =
+      session_->MakeRecord(v1::PLAN_STATE_READY, absl::OkStatus(), kStart);
   v1::Plan plan;
-  plan.set_window_digest("wd");
-  plan.set_placement_version("v");
-  record.plan = std::make_shared<const v1::Plan>(plan);
+  plan.set_window_digest(session_->window_digest());
+  record.SetPlan(plan);
+  EXPECT_EQ(record.plan.get(), &record.events.back()->plan());
+  ASSERT_TRUE(session_->Claim(v1::PLAN_STATE_READY));
+  session_->Finish(std::make_shared<const PlanRecord>(record), kStart);
+
   const WindowSession replay(record);
-  EXPECT_EQ(replay.AcceptedEvent().accepted().state(), v1::PLAN_STATE_READY);
+  const v1::PlanEvent accepted = replay.AcceptedEvent();
+  EXPECT_EQ(accepted.accepted().state(), v1::PLAN_STATE_READY);
+  EXPECT_EQ(accepted.accepted().window_digest(), session_->window_digest());
   EventCursor cursor;
-  EXPECT_EQ(replay.Poll(cursor).event->sealed().window_digest(), "wd");
-  EXPECT_EQ(replay.Poll(cursor).event->placement_ready().placement_version(),
-            "v");
-  EXPECT_EQ(replay.Poll(cursor).event->plan().window_digest(), "wd");
+  EventCursor first_reader;
+  for (const auto what :
+       {v1::PlanEvent::kSealed, v1::PlanEvent::kPlacementReady,
+        v1::PlanEvent::kPlan}) {
+    const auto event = replay.Poll(cursor).event;
+    ASSERT_NE(event, nullptr);
+    EXPECT_EQ(event->event_case(), what);
+    auto live = session_->Poll(first_reader).event;
+    while (live->has_progress()) live = session_->Poll(first_reader).event;
+    EXPECT_EQ(event, live);
+  }
   EXPECT_TRUE(replay.Poll(cursor).end->ok());
+  EXPECT_TRUE(session_->Poll(first_reader).end->ok());
 }
 
-v1::PlanEvent Progress(double fraction) {
-  v1::PlanEvent event;
-  event.mutable_progress()->set_fraction(fraction);
-  return event;
+TEST_F(SessionTest, RecordsTellTheirBytes) {
+  SealAndEnqueue();
+  ASSERT_TRUE(session_->StartPlanning(kStart).has_value());
+  PlanRecord record =
+      session_->MakeRecord(v1::PLAN_STATE_READY, absl::OkStatus(), kStart);
+  v1::Plan plan;
+  for (uint64_t i = 0; i < 1000; ++i) plan.add_warnings(std::string(100, 'w'));
+  record.SetPlan(plan);
+  EXPECT_GT(record.bytes, 100'000);
+  EXPECT_EQ(record.bytes, RecordBytes(record));
 }
 
 v1::PlanEvent Sealed() {

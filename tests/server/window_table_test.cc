@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <new>
+
 #include "planner/errors.h"
 #include "proto/codec/status.h"
 #include "server/memory_plan_store.h"
@@ -40,9 +42,9 @@ class WindowTableTest : public testing::Test {
     ASSERT_TRUE(session.StartPlanning(kNow).has_value());
     PlanRecord record =
         session.MakeRecord(v1::PLAN_STATE_READY, absl::OkStatus(), kNow);
-    auto plan = std::make_shared<v1::Plan>();
-    plan->set_placement_version("v");
-    record.plan = std::move(plan);
+    v1::Plan plan;
+    plan.set_placement_version("v");
+    record.SetPlan(std::move(plan));
     ASSERT_TRUE(table_.End(session, std::move(record), kNow));
   }
   v1::ListPlansResponse List(uint32_t page_size, const std::string& token = "",
@@ -86,6 +88,24 @@ TEST_F(WindowTableTest, AReadyWindowIsFoundInTheStore) {
   ASSERT_TRUE(again.ok());
   EXPECT_FALSE(again->created);
   EXPECT_EQ(again->session->request_digest(), "digest");
+}
+
+class FullStore : public MemoryPlanStore {
+ public:
+  using MemoryPlanStore::MemoryPlanStore;
+  absl::Status Put(PlanRecord) override { throw std::bad_alloc(); }
+};
+
+TEST_F(WindowTableTest, AWindowEndsEvenIfItsRecordCannotBeKept) {
+  FullStore store(1);
+  WindowTable table(&admission_, &store);
+  const auto session = table.Open(Header(Key(1), 4), 0, kNow)->session;
+  EXPECT_TRUE(table.End(*session,
+                        session->MakeRecord(v1::PLAN_STATE_CANCELLED,
+                                            absl::CancelledError(""), kNow),
+                        kNow));
+  EXPECT_EQ(session->state(), v1::PLAN_STATE_CANCELLED);
+  EXPECT_EQ(table.num_open(), 0);
 }
 
 TEST_F(WindowTableTest, CancelledAndFailedKeysMayBeSubmittedAnew) {
@@ -133,6 +153,72 @@ TEST_F(WindowTableTest, DropsUploadsThatWereSilentForTooLong) {
   EXPECT_EQ(idle->record()->error.code(), absl::StatusCode::kAborted);
   EXPECT_EQ(busy->state(), v1::PLAN_STATE_UPLOADING);
   EXPECT_EQ(table_.num_open(), 1);
+}
+
+TEST_F(WindowTableTest, AFullTableForgetsTheUploadAbandonedForLongest) {
+  const absl::Duration limit = WindowTable::kMakesRoomAfter;
+  Admission admission{3, uint64_t{1} << 30};
+  WindowTable table{&admission, &store_};
+  const auto open = [&](uint64_t step, absl::Time now) {
+    return table.Open(Header(Key(step), 4), 0, now).status();
+  };
+  v1::Accepted accepted;
+  ASSERT_TRUE(open(1, kNow + absl::Seconds(1)).ok());
+  ASSERT_TRUE(open(2, kNow).ok());
+  ASSERT_TRUE(open(3, kNow).ok());
+  (*table.Find(Key(3)))->Attach(kNow, accepted);
+  const absl::Status full = open(4, kNow + limit);
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  const auto longest = *table.Find(Key(2));
+  EXPECT_TRUE(open(4, kNow + limit + absl::Milliseconds(1)).ok());
+  EXPECT_EQ(longest->record()->error.code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE(table.Find(Key(1)).ok());
+  // One that never fits makes nobody leave.
+  v1::WindowHeader huge = Header(Key(5), 1u << 24);
+  EXPECT_EQ(table.Open(huge, 0, kNow + absl::Hours(1)).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(table.Find(Key(1)).ok());
+  // An upload with a stream stays, however long it takes.
+  EXPECT_TRUE(open(5, kNow + 2 * limit).ok());
+  EXPECT_FALSE(table.Find(Key(1)).ok());
+  EXPECT_TRUE(table.Find(Key(3)).ok());
+}
+
+TEST_F(WindowTableTest, AdmitsAWindowBeforeItBuildsItsPlacement) {
+  // Two placements of 2^22 experts take 32 MiB twice over.
+  Admission admission{3, uint64_t{1} << 20};
+  WindowTable table{&admission, &store_};
+  v1::WindowHeader header = Header(Key(1), 1);
+  header.set_num_layers(64);
+  header.set_num_experts(1 << 16);
+  EXPECT_EQ(table.Open(header, 0, kNow).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  // Nor does it look for the placement of one that is not admitted.
+  header.mutable_current_placement()->set_committed_version("unknown");
+  EXPECT_EQ(table.Open(header, 0, kNow).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  header.set_num_layers(65);
+  const absl::Status status = table.Open(header, 0, kNow).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+}
+
+TEST_F(WindowTableTest, ChecksTheLengthOfTexts) {
+  v1::WindowHeader header = Header(Key(1), 4);
+  std::string text;
+  for (int i = 0; i < 128; ++i) text += "\u00e4";
+  header.set_content_digest(text);
+  EXPECT_TRUE(table_.Open(header, 0, kNow).ok());
+  *header.mutable_key() = Key(2);
+  header.set_content_digest(text + "x");
+  header.mutable_current_placement()->set_committed_version(
+      std::string(257, 'v'));
+  const absl::Status status = table_.Open(header, 0, kNow).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_EQ(ViolationsOf(status).size(), 2);
+  EXPECT_EQ(ViolationsOf(status)[0].field, "header.content_digest");
+  EXPECT_EQ(ViolationsOf(status)[1].field,
+            "header.current_placement.committed_version");
+  EXPECT_LT(status.message().size(), 1000);
 }
 
 TEST_F(WindowTableTest, RefusesNewWindowsWhileDraining) {
