@@ -271,7 +271,9 @@ TEST_F(ServerTest, TakesNoMemoryForWhatIsNotAdmitted) {
     const absl::Status status = call.Finish();
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   }
-  if (!kSanitized) EXPECT_LT(server_->PeakMemory() - before, 16u << 20);
+  if (!kSanitized) {
+    EXPECT_LT(server_->PeakMemory() - before, 16u << 20);
+  }
   EXPECT_TRUE(CreatePlan(stub(), MakeWindow(Key(2), 8)).ok());
 }
 
