@@ -46,7 +46,8 @@ class PlanObserver {
 // FAILED_PRECONDITION (see PreconditionOf): "CELLS_EXCEED_SAMPLES", no feasible
 //   layout, with the violated bound and the fillers that would repair it;
 //   "ROWS_NOT_FOUND", none found within the node limit and none excluded; or
-//   "TOO_MANY_FILLERS", more than the samples and than 2^14 or 64 MiB of demand.
+//   "TOO_MANY_FILLERS", more than the samples and than 2^14 or 64 MiB of
+//   demand.
 // DEADLINE_EXCEEDED: the budget's deadline or the time limit passed before
 //   there was any layout.
 // CANCELLED: the budget was cancelled.

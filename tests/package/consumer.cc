@@ -14,9 +14,9 @@ int main(int argc, char** argv) {
     return 1;
   }
   const routepack::Window& window = loaded->window;
-  const routepack::Placement current = routepack::IdentityPlacement(
-      window.num_layers(), window.num_experts(),
-      window.spec().topology.num_ranks());
+  const routepack::Placement current =
+      routepack::IdentityPlacement(window.num_layers(), window.num_experts(),
+                                   window.spec().topology.num_ranks());
   const auto plan = routepack::MakePlan(window, current, {});
   if (!plan.ok()) {
     std::cerr << plan.status() << "\n";
