@@ -180,8 +180,7 @@ uint32_t CapacityBound(std::span<const uint32_t> sizes, uint32_t capacity) {
 uint32_t MartelloTothL2(std::span<const SizeGroup> groups, uint32_t capacity) {
   const uint64_t cap = capacity;
   uint64_t num_large = 0;
-  uint64_t num_medium = 0;  // large items that leave room for k
-  uint64_t room = 0;        // beside them
+  uint64_t room = 0;  // beside them
   size_t end_large = 0;
   while (end_large < groups.size() &&
          2 * uint64_t{groups[end_large].size} > cap) {
@@ -196,7 +195,6 @@ uint32_t MartelloTothL2(std::span<const SizeGroup> groups, uint32_t capacity) {
     small_sum += k * groups[g].count;
     while (end_full > 0 && groups[end_full - 1].size <= cap - k) {
       --end_full;
-      num_medium += groups[end_full].count;
       room += (cap - groups[end_full].size) * groups[end_full].count;
     }
     if (small_sum > room) {
