@@ -183,7 +183,7 @@ absl::Status TryUpload(v1::PlannerService::Stub& stub, Upload& upload) {
             ? kMaxChunkBytes
             : std::min<size_t>(accepted.max_chunk_bytes(), kMaxChunkBytes);
     bool broken = false;
-    const absl::Status sent =
+    absl::Status sent =
         SendSamples(upload, accepted.next_chunk(), limit, *stream, &broken);
     if (!sent.ok() && !broken) {
       context.TryCancel();
@@ -223,7 +223,7 @@ struct PlannerClient::Impl {
     while (true) {
       grpc::ClientContext context;
       SetDeadline(context, deadline);
-      const absl::Status status = FromGrpc(attempt(context));
+      absl::Status status = FromGrpc(attempt(context));
       if (status.ok()) return status;
       const std::optional<absl::Duration> delay =
           backoff.Delay(status, deadline);
@@ -239,7 +239,7 @@ struct PlannerClient::Impl {
                                                        Response*),
       const Request& request) {
     Response response;
-    const absl::Status status = Retry([&](grpc::ClientContext& context) {
+    absl::Status status = Retry([&](grpc::ClientContext& context) {
       return (stub.get()->*method)(&context, request, &response);
     });
     if (!status.ok()) return status;
@@ -250,7 +250,7 @@ struct PlannerClient::Impl {
   absl::Status Run(Upload& upload) {
     Backoff backoff(options);
     while (true) {
-      const absl::Status status = TryUpload(*stub, upload);
+      absl::Status status = TryUpload(*stub, upload);
       if (status.ok()) return status;
       if (upload.accepted) backoff.Reset();
       const std::optional<absl::Duration> delay =
@@ -353,7 +353,7 @@ absl::StatusOr<v1::Plan> PlannerClient::WatchPlan(
   v1::WatchPlanRequest request;
   *request.mutable_key() = key;
   std::optional<v1::Plan> plan;
-  const absl::Status status = impl_->Retry([&](grpc::ClientContext& context) {
+  absl::Status status = impl_->Retry([&](grpc::ClientContext& context) {
     const auto reader = impl_->stub->WatchPlan(&context, request);
     v1::WatchPlanResponse response;
     while (reader->Read(&response)) {
@@ -393,16 +393,17 @@ absl::Status PlannerClient::CheckHealth() {
   // {status = SERVING} is field 1, varint 1.
   static constexpr char kServing[] = {0x08, 0x01};
   std::string answer;
-  const absl::Status status = impl_->Retry([&](grpc::ClientContext& context) {
+  absl::Status status = impl_->Retry([&](grpc::ClientContext& context) {
     grpc::GenericStub generic(impl_->channel);
     const grpc::Slice nothing;
     const grpc::ByteBuffer request(&nothing, 1);
     grpc::ByteBuffer response;
     std::promise<grpc::Status> done;
-    generic.UnaryCall(&context, "/grpc.health.v1.Health/Check",
-                      grpc::StubOptions(), &request, &response,
-                      [&done](grpc::Status end) { done.set_value(end); });
-    const grpc::Status end = done.get_future().get();
+    generic.UnaryCall(
+        &context, "/grpc.health.v1.Health/Check", grpc::StubOptions(), &request,
+        &response,
+        [&done](grpc::Status end) { done.set_value(std::move(end)); });
+    grpc::Status end = done.get_future().get();
     std::vector<grpc::Slice> slices;
     answer.clear();
     if (end.ok() && response.Dump(&slices).ok()) {

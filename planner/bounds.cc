@@ -17,7 +17,7 @@ Wide AttentionFloor(const PackingProblem& problem, uint64_t num_cells) {
   Wide sum_t2 = 0;
   for (uint32_t t : problem.tokens) {
     sum_t += t;
-    sum_t2 += uint64_t{t} * t;
+    sum_t2 += Wide{t} * t;
   }
   // Every operation, here and in CellCost, is off by at most half an epsilon,
   // relative to a result that is not negative; there are less than 16.

@@ -51,7 +51,7 @@ std::vector<Expert> SortByLoad(std::span<const uint64_t> loads) {
 class Tournament {
  public:
   explicit Tournament(uint32_t num_ranks)
-      : first_leaf_(std::bit_ceil(num_ranks)), nodes_(2 * first_leaf_) {
+      : first_leaf_(std::bit_ceil(num_ranks)), nodes_(size_t{2} * first_leaf_) {
     for (uint32_t p = 0; p < first_leaf_; ++p) {
       nodes_[first_leaf_ + p] = {p < num_ranks ? 0 : kClosed, p};
     }
@@ -77,8 +77,8 @@ class Tournament {
 
   // Lower ranks are left, so the left child wins ties.
   void Play(uint32_t node) {
-    const Entry& left = nodes_[2 * node];
-    const Entry& right = nodes_[2 * node + 1];
+    const Entry& left = nodes_[size_t{2} * node];
+    const Entry& right = nodes_[size_t{2} * node + 1];
     const bool right_wins = right.load < left.load;
     nodes_[node].load = right_wins ? right.load : left.load;
     nodes_[node].rank = right_wins ? right.rank : left.rank;

@@ -95,7 +95,7 @@ absl::StatusOr<std::shared_ptr<WindowSession>> PlannerServiceImpl::Find(
 
 template <typename F>
 grpc::ServerUnaryReactor* PlannerServiceImpl::Answer(Context* context,
-                                                     Call call, F&& f) {
+                                                     const Call& call, F&& f) {
   const absl::Status status = Guarded(std::forward<F>(f));
   call.End(status);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -117,7 +117,7 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::CreatePlan(
       CheckUnarySize(*request, parts_.options->max_unary_bytes);
   status.Update(ValidateKey(request->window().header().key(), "header.key"));
   if (!status.ok()) {
-    reactor->Fail(std::move(status));
+    reactor->Fail(status);
     return reactor.get();
   }
   status = Guarded([&] {
@@ -126,8 +126,9 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::CreatePlan(
           std::shared_ptr<WindowSession> session;
           const absl::Status status = Guarded([&] {
             auto submitted = Submit(request->window(), deadline);
-            if (submitted.ok()) session = *std::move(submitted);
-            return submitted.status();
+            if (!submitted.ok()) return submitted.status();
+            session = *std::move(submitted);
+            return absl::OkStatus();
           });
           if (status.ok()) {
             reactor->WaitFor(std::move(session));
@@ -137,7 +138,7 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::CreatePlan(
         });
     return absl::OkStatus();
   });
-  if (!status.ok()) reactor->Fail(std::move(status));
+  if (!status.ok()) reactor->Fail(status);
   return reactor.get();
 }
 
@@ -223,7 +224,7 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::GetPlan(
     v1::GetPlanResponse* response) {
   Call call = NewCall(context, "GetPlan");
   call.set_key(request->key());
-  return Answer(context, std::move(call), [&] {
+  return Answer(context, call, [&] {
     const auto session = Find(request->key());
     if (!session.ok()) return session.status();
     *response->mutable_summary() = (*session)->Summary();
@@ -263,8 +264,9 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::ListPlans(
     v1::ListPlansResponse* response) {
   return Answer(context, NewCall(context, "ListPlans"), [&] {
     auto list = parts_.table->List(*request, parts_.options->max_list_page);
-    if (list.ok()) *response = *std::move(list);
-    return list.status();
+    if (!list.ok()) return list.status();
+    *response = *std::move(list);
+    return absl::OkStatus();
   });
 }
 
@@ -292,7 +294,7 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::CancelPlan(
     v1::CancelPlanResponse* response) {
   Call call = NewCall(context, "CancelPlan");
   call.set_key(request->key());
-  return Answer(context, std::move(call), [&] {
+  return Answer(context, call, [&] {
     const auto state = parts_.table->Cancel(request->key(), absl::Now());
     if (state.ok()) response->set_state(*state);
     return state.status();
@@ -304,7 +306,7 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::ReportApply(
     v1::ReportApplyResponse* response) {
   Call call = NewCall(context, "ReportApply");
   call.set_key(request->key());
-  return Answer(context, std::move(call), [&]() -> absl::Status {
+  return Answer(context, call, [&]() -> absl::Status {
     Violations bad;
     CheckLength(request->placement_version(), "placement_version", kMaxVersion,
                 bad);

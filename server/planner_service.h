@@ -75,7 +75,7 @@ class PlannerServiceImpl : public v1::PlannerService::CallbackService {
       const v1::PlanKey& key) const;
   // Answers a call at once with what `f` returns.
   template <typename F>
-  grpc::ServerUnaryReactor* Answer(Context* context, Call call, F&& f);
+  grpc::ServerUnaryReactor* Answer(Context* context, const Call& call, F&& f);
 
   // CreatePlan, on the checking thread: the session of the window.
   absl::StatusOr<std::shared_ptr<WindowSession>> Submit(

@@ -25,7 +25,7 @@ void WaitingReactor::WaitFor(std::shared_ptr<WindowSession> session) {
     return absl::OkStatus();
   });
   if (!status.ok()) {
-    Fail(std::move(status));
+    Fail(status);
     return;
   }
   {
@@ -35,7 +35,7 @@ void WaitingReactor::WaitFor(std::shared_ptr<WindowSession> session) {
   Wake();
 }
 
-void WaitingReactor::Fail(absl::Status status) {
+void WaitingReactor::Fail(const absl::Status& status) {
   {
     const std::lock_guard lock(mu_);
     finished_ = true;

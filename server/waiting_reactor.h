@@ -32,7 +32,7 @@ class WaitingReactor : public grpc::ServerUnaryReactor,
 
   // Either of the two, once.
   void WaitFor(std::shared_ptr<WindowSession> session);
-  void Fail(absl::Status status);
+  void Fail(const absl::Status& status);
 
   void Wake() override;
   void OnCancel() override;

@@ -121,6 +121,7 @@ uint32_t CellsNeeded(const Window& window) {
 
 void PrintSkew(std::vector<LayerSkew> skews, uint32_t num_ranks) {
   std::vector<double> cvs;
+  cvs.reserve(skews.size());
   for (const LayerSkew& skew : skews) cvs.push_back(skew.cv);
   const auto [low, high] = std::minmax_element(cvs.begin(), cvs.end());
   const double mean = std::accumulate(cvs.begin(), cvs.end(), 0.0) / cvs.size();

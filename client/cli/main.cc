@@ -247,6 +247,7 @@ int RunCommand(const Command& command, char* program, Args args) {
   absl::Status status = CheckFlags(command, args);
   if (status.ok()) {
     std::vector<char*> argv = {program};
+    argv.reserve(argv.size() + args.size());
     for (std::string& arg : args) argv.push_back(arg.data());
     const std::vector<char*> left =
         absl::ParseCommandLine(static_cast<int>(argv.size()), argv.data());
