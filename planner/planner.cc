@@ -80,9 +80,9 @@ std::string CellsSentence(const Window& window, const RowResult& rows) {
 // of packing time; more of them than samples only make sense for tiny windows,
 // and a large min_rows must not exhaust the machine.
 uint64_t MostFillers(const Window& window) {
-  const uint64_t stride =
-      (uint64_t{window.spec().topology.num_ranks()} + 7) / 8 * 8;
-  const uint64_t item_bytes = window.num_layers() * stride * sizeof(uint32_t);
+  const uint64_t item_bytes = uint64_t{window.num_layers()} *
+                              DemandStride(window.spec().topology.num_ranks()) *
+                              sizeof(uint32_t);
   return std::max<uint64_t>(
       window.num_samples(),
       std::min(kFreeFillers, kFreeFillerBytes / item_bytes));

@@ -6,6 +6,7 @@
 
 #include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
+#include "planner/demand.h"
 #include "proto/codec/status.h"
 
 namespace routepack::server {
@@ -13,10 +14,9 @@ namespace routepack::server {
 uint64_t PlanningBytes(const WindowSpec& spec) {
   const absl::uint128 window = WindowBytes(spec.num_samples, spec.num_layers,
                                            spec.num_experts, spec.token_cap);
-  // Demand rows are padded to 8 ranks of 4 bytes (planner/demand.h).
-  const uint64_t stride = (uint64_t{spec.topology.num_ranks()} + 7) / 8 * 8;
   const absl::uint128 demand =
-      absl::uint128(spec.num_samples) * spec.num_layers * stride * 4;
+      absl::uint128(spec.num_samples) * spec.num_layers *
+      DemandStride(spec.topology.num_ranks()) * sizeof(uint32_t);
   const absl::uint128 experts =
       absl::uint128(spec.num_layers) * spec.num_experts * (4 + 8 + 16 + 24);
   const absl::uint128 bytes = window + 2 * demand + experts;

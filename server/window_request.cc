@@ -3,11 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "planner/digest.h"
 #include "planner/errors.h"
 #include "proto/codec/codec.h"
 #include "server/text.h"
-#include "xxhash.h"
 
 namespace routepack::server {
 namespace {
@@ -80,8 +79,9 @@ std::string HeaderDigest(const v1::WindowHeader& header) {
     compared.clear_content_digest();
     bytes = compared.SerializeAsString();
   }
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
+  Digest digest;
+  digest.AddString(bytes);
+  return digest.Hex();
 }
 
 absl::StatusOr<WindowRequest> DecodeRequest(const v1::WindowHeader& header) {

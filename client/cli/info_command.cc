@@ -112,11 +112,8 @@ size_t NumGroups(const Window& window) {
 }
 
 uint32_t CellsNeeded(const Window& window) {
-  std::vector<uint32_t> occupancy;
-  for (uint32_t i = 0; i < window.num_samples(); ++i) {
-    occupancy.push_back(window.occupancy(i));
-  }
-  return CapacityBound(occupancy, window.spec().token_cap);
+  return CapacityBound(MakeProblem(window, 0).occupancy,
+                       window.spec().token_cap);
 }
 
 void PrintSkew(std::vector<LayerSkew> skews, uint32_t num_ranks) {

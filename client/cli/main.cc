@@ -271,6 +271,7 @@ int RunCommand(const Command& command, char* program, Args args) {
 int Main(int argc, char** argv) {
   const std::vector<Command> commands = AllCommands();
   std::vector<std::string> names;
+  names.reserve(commands.size());
   for (const Command& command : commands) names.push_back(command.name);
   Args args(argv + 1, argv + argc);
   if (args.empty()) {

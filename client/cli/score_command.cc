@@ -24,6 +24,7 @@ namespace {
 
 // What the window, the placement and the layout are worth.
 struct Recomputed {
+  Evaluation evaluation;
   Metrics metrics;
   ScoreBounds bounds;
 };
@@ -37,10 +38,13 @@ absl::StatusOr<Recomputed> Recompute(const Window& window, const Plan& plan) {
   problem.demand = ProjectDemand(window, plan.placement, plan.num_fillers);
   const std::vector<uint64_t> experts = window.ExpertLoads();
   const std::vector<uint64_t> ranks = RankLoads(plan.placement, experts);
-  return Recomputed{MakeMetrics(problem, EvaluateLayout(problem, plan.layout),
-                                CvGlobal(ranks, window.num_layers(),
-                                         plan.placement.num_ranks)),
-                    LowerBounds(problem, plan.layout.rows, experts, ranks)};
+  Recomputed found;
+  found.evaluation = EvaluateLayout(problem, plan.layout);
+  found.metrics = MakeMetrics(
+      problem, found.evaluation,
+      CvGlobal(ranks, window.num_layers(), plan.placement.num_ranks));
+  found.bounds = LowerBounds(problem, plan.layout.rows, experts, ranks);
+  return found;
 }
 
 std::string Comparison(const v1::Plan& stated, const Recomputed& found,
@@ -83,11 +87,7 @@ std::string Comparison(const v1::Plan& stated, const Recomputed& found,
 // The certificate, from the samples alone: the row search is deterministic.
 absl::StatusOr<RowResult> RecomputeRows(const Window& window,
                                         const PlanOptions& options) {
-  std::vector<uint32_t> occupancy;
-  for (uint32_t i = 0; i < window.num_samples(); ++i) {
-    occupancy.push_back(window.occupancy(i));
-  }
-  return FewestRows(occupancy,
+  return FewestRows(MakeProblem(window, 0).occupancy,
                     {.num_slots = window.spec().topology.num_slots(),
                      .token_cap = window.spec().token_cap,
                      .min_rows = options.min_rows,
@@ -114,10 +114,10 @@ absl::StatusOr<std::optional<Placement>> CurrentPlacement(
 }
 
 // Encodes the plan anew from what the window and the stated placement and
-// layout say, and compares it with the stated message. Taken as stated: what
-// describes the run (key, options, timings, warnings, truncated, backend,
-// version),
-// and what a limit in time or only a server can tell.
+// layout say, and compares it with the stated message. `plan` is a valid one,
+// its evaluation recomputed. Taken as stated: what describes the run (key,
+// options, timings, warnings, truncated, backend, version), and what a limit
+// in time or only a server can tell.
 absl::Status CheckRest(const LoadedWindow& loaded, const v1::Plan& stated,
                        Plan plan) {
   const Window& window = loaded.window;
@@ -133,11 +133,9 @@ absl::Status CheckRest(const LoadedWindow& loaded, const v1::Plan& stated,
   if (current->has_value()) {
     plan.placement_change = ComparePlacements(**current, plan.placement);
   }
-  PackingProblem problem = MakeProblem(window, plan.num_fillers);
-  problem.demand = ProjectDemand(window, plan.placement, plan.num_fillers);
-  plan.evaluation = EvaluateLayout(problem, plan.layout);
-  PlanContext context{.key = stated.key(), .options = stated.options()};
-  context.backend = stated.backend();
+  const PlanContext context{.key = stated.key(),
+                            .options = stated.options(),
+                            .backend = stated.backend()};
   v1::Plan expected = EncodePlan(window, plan, *options, context);
   *expected.mutable_timings() = stated.timings();
   expected.set_algorithm_version(stated.algorithm_version());
@@ -169,7 +167,10 @@ absl::Status Run(const Args& args) {
   absl::StatusOr<Recomputed> found = Recompute(loaded->window, *plan);
   if (!found.ok()) return Differs(args[1], found.status());
   absl::Status valid = ValidatePlan(loaded->window, *plan);
-  if (valid.ok()) valid = CheckRest(*loaded, *stated, *plan);
+  if (valid.ok()) {
+    plan->evaluation = found->evaluation;
+    valid = CheckRest(*loaded, *stated, *std::move(plan));
+  }
   if (absl::GetFlag(FLAGS_json)) {
     v1::Metrics recomputed = stated->routepack();
     recomputed.set_cv_global(found->metrics.cv_global);

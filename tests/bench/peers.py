@@ -22,6 +22,24 @@ def peer_loads():
     return 4_000_000 // (place + 8) + (expert * 37 + layer) % 101
 
 
+def fill_ranks(loads, order, slot, num_ranks):
+    """Experts in order, each to the least loaded rank with a free slot."""
+    num_layers, num_experts = loads.shape
+    per_rank = num_experts // num_ranks
+    for layer in range(num_layers):
+        rank_load = [0] * num_ranks
+        rank_items = [0] * num_ranks
+        for expert in order[layer]:
+            rank = min(
+                (r for r in range(num_ranks) if rank_items[r] < per_rank),
+                key=rank_load.__getitem__,
+            )
+            slot[layer, expert] = rank * per_rank + rank_items[rank]
+            rank_load[rank] += loads[layer, expert]
+            rank_items[rank] += 1
+    return slot
+
+
 def balanced_packing(loads, num_ranks):
     """Expert load balancing as public balancers do it.
 
@@ -30,41 +48,17 @@ def balanced_packing(loads, num_ranks):
     the slot of each expert, [layers, experts].
     """
     num_layers, num_experts = loads.shape
-    per_rank = num_experts // num_ranks
     order = np.argsort(-loads, axis=1, kind="stable")
     slot = np.full((num_layers, num_experts), -1, dtype=np.int64)
-    for layer in range(num_layers):
-        rank_load = [0] * num_ranks
-        rank_items = [0] * num_ranks
-        for expert in order[layer]:
-            rank = min(
-                (r for r in range(num_ranks) if rank_items[r] < per_rank),
-                key=rank_load.__getitem__,
-            )
-            slot[layer, expert] = rank * per_rank + rank_items[rank]
-            rank_load[rank] += loads[layer, expert]
-            rank_items[rank] += 1
-    return slot
+    return fill_ranks(loads, order, slot, num_ranks)
 
 
 def balanced_packing_torch(loads, num_ranks):
     """The same on torch tensors, as the public ones hold the loads."""
     num_layers, num_experts = loads.shape
-    per_rank = num_experts // num_ranks
     order = loads.sort(dim=1, descending=True, stable=True).indices
     slot = loads.new_full((num_layers, num_experts), -1).long()
-    for layer in range(num_layers):
-        rank_load = [0] * num_ranks
-        rank_items = [0] * num_ranks
-        for expert in order[layer]:
-            rank = min(
-                (r for r in range(num_ranks) if rank_items[r] < per_rank),
-                key=rank_load.__getitem__,
-            )
-            slot[layer, expert] = rank * per_rank + rank_items[rank]
-            rank_load[rank] += loads[layer, expert]
-            rank_items[rank] += 1
-    return slot
+    return fill_ranks(loads, order, slot, num_ranks)
 
 
 def count_with_bincount(ids, num_experts):
