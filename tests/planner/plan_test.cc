@@ -249,19 +249,7 @@ INSTANTIATE_TEST_SUITE_P(Every, ValidatePlanCorruptionTest,
 // {5, 3, 2} and {4, 3, 3} fill bins of 10; first-fit decreasing needs a fifth
 // bin and a third row, so the plan's length-only layout cannot be repeated.
 TEST(ValidatePlanTest, ChecksWhatItCanWithoutTheLengthOnlyLayout) {
-  WindowBuilder builder = ValueOrDie(WindowBuilder::Create(
-      {.num_samples = 12,
-       .num_layers = 1,
-       .num_experts = 4,
-       .top_k = 1,
-       .token_cap = 10,
-       .topology = ValueOrDie(Topology::FromShards(2, 2, {}))}));
-  uint64_t id = 0;
-  for (uint32_t t : {5, 3, 2, 5, 3, 2, 4, 3, 3, 4, 3, 3}) {
-    builder.AddSample({.id = id++, .tokens = t},
-                      std::vector<uint32_t>{t - 2, 1, 1, 0});
-  }
-  const Window window = ValueOrDie(std::move(builder).Seal());
+  const Window window = FirstFitMissesWindow();
   const Plan plan = PlanOf(window);
   ASSERT_EQ(plan.layout.rows, 2u);
   EXPECT_EQ(ValidatePlan(window, plan), absl::OkStatus());

@@ -191,19 +191,7 @@ TEST(MakePlanTest, ReturnsAnErrorWhenMemoryRunsOut) {
 // {5, 3, 2} and {4, 3, 3} fill bins of 10, twice each; first-fit decreasing
 // puts the fives together and opens a fifth bin.
 TEST(MakePlanTest, PlansOnAnExactPackingWhereFirstFitNeedsMoreRows) {
-  WindowBuilder builder = ValueOrDie(WindowBuilder::Create(
-      {.num_samples = 12,
-       .num_layers = 1,
-       .num_experts = 2,
-       .top_k = 1,
-       .token_cap = 10,
-       .topology = ValueOrDie(Topology::FromShards(2, 2, {}))}));
-  uint64_t id = 0;
-  for (uint32_t t : {5, 3, 2, 5, 3, 2, 4, 3, 3, 4, 3, 3}) {
-    builder.AddSample({.id = id++, .tokens = t},
-                      std::vector<uint32_t>{t - 1, 1});
-  }
-  const Window window = ValueOrDie(std::move(builder).Seal());
+  const Window window = FirstFitMissesWindow();
   const Plan plan = ValueOrDie(TryPlan(window));
   EXPECT_EQ(plan.layout.rows, 2u);
   EXPECT_EQ(plan.rows.outcome, RowOutcome::kCertified);

@@ -171,6 +171,24 @@ inline Layout RandomLayout(TestRandom& random, uint32_t rows, uint32_t slots,
   return LayoutFromCells(rows, slots, cells);
 }
 
+// {5, 3, 2} and {4, 3, 3} fill bins of 10, twice each: two rows of two slots.
+// First-fit decreasing puts the fives together and opens a fifth bin.
+inline Window FirstFitMissesWindow() {
+  WindowBuilder builder = ValueOrDie(WindowBuilder::Create(
+      {.num_samples = 12,
+       .num_layers = 1,
+       .num_experts = 4,
+       .top_k = 1,
+       .token_cap = 10,
+       .topology = ValueOrDie(Topology::FromShards(2, 2, {}))}));
+  uint64_t id = 0;
+  for (uint32_t t : {5, 3, 2, 5, 3, 2, 4, 3, 3, 4, 3, 3}) {
+    builder.AddSample({.id = id++, .tokens = t},
+                      std::vector<uint32_t>{t - 2, 1, 1, 0});
+  }
+  return ValueOrDie(std::move(builder).Seal());
+}
+
 }  // namespace routepack
 
 #endif  // ROUTEPACK_TESTS_PLANNER_TEST_WINDOWS_H_
