@@ -42,8 +42,7 @@ RowLoad MeasureRow(const uint32_t* loads, uint32_t stride) {
 // What a row and a block of layers add to an Evaluation.
 struct BlockEvaluation {
   std::vector<int64_t> expert;  // [g]
-  uint64_t ep_peak_sum = 0;
-  uint32_t tail_peak = 0;
+  std::vector<uint32_t> peaks;  // [l of the block] max_{g,p} W
   uint64_t balance_load = 0;
 };
 
@@ -74,8 +73,7 @@ BlockEvaluation EvaluateBlock(const PackingProblem& problem,
     }
   }
   for (const RowLoad& row : maximum) {
-    block.ep_peak_sum += row.peak;
-    block.tail_peak = std::max(block.tail_peak, row.peak);
+    block.peaks.push_back(row.peak);
     block.balance_load += row.total;
   }
   return block;
@@ -98,14 +96,23 @@ void EvaluateExperts(const PackingProblem& problem, const Layout& layout,
   });
 
   evaluation.expert.assign(size_t{layout.rows} * num_shards, 0);
+  evaluation.layers.resize(num_layers);
   for (size_t b = 0; b < blocks.size(); ++b) {
     for (uint32_t g = 0; g < num_shards; ++g) {
       evaluation.expert[b / blocks_per_row * num_shards + g] +=
           blocks[b].expert[g];
     }
-    evaluation.ep_peak_sum += blocks[b].ep_peak_sum;
-    evaluation.tail_peak = std::max(evaluation.tail_peak, blocks[b].tail_peak);
+    LoadPeaks* layer = &evaluation.layers[b % blocks_per_row * step];
+    for (uint32_t peak : blocks[b].peaks) {
+      layer->sum += peak;
+      layer->largest = std::max(layer->largest, peak);
+      ++layer;
+    }
     evaluation.balance_load += blocks[b].balance_load;
+  }
+  for (const LoadPeaks& layer : evaluation.layers) {
+    evaluation.ep_peak_sum += layer.sum;
+    evaluation.tail_peak = std::max(evaluation.tail_peak, layer.largest);
   }
 }
 
@@ -161,7 +168,8 @@ PackingProblem MakeProblem(const Window& window, uint32_t num_fillers) {
   PackingProblem problem{.num_samples = window.num_samples(),
                          .token_cap = spec.token_cap,
                          .attention = spec.attention,
-                         .topology = spec.topology};
+                         .topology = spec.topology,
+                         .pipeline = spec.pipeline};
   const size_t num_items = size_t{window.num_samples()} + num_fillers;
   problem.tokens.reserve(num_items);
   problem.occupancy.reserve(num_items);

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "planner/attention.h"
 #include "planner/demand.h"
+#include "planner/pipeline.h"
 #include "planner/topology.h"
 #include "planner/window.h"
 
@@ -31,7 +32,8 @@ struct PackingProblem {
   uint32_t token_cap = 0;           // C
   std::vector<AttentionStage> attention;
   Topology topology;
-  Demand demand;  // [items][l][p]; fillers: zeros
+  Pipeline pipeline;  // for reports
+  Demand demand;      // [items][l][p]; fillers: zeros
 
   uint32_t num_items() const { return static_cast<uint32_t>(tokens.size()); }
 };
@@ -77,10 +79,19 @@ inline constexpr int64_t kScoreScale = 256;
 int64_t CellCost(const AttentionStage& stage, uint64_t sum_t, uint64_t sum_t2,
                  uint32_t token_cap);
 
+// Peaks of loads: of a row-shard or cell over layers, of a layer over rows.
+struct LoadPeaks {
+  int64_t sum = 0;       // sum of the peaks
+  uint32_t largest = 0;  // the highest of them
+
+  friend bool operator==(const LoadPeaks&, const LoadPeaks&) = default;
+};
+
 // Everything the score and the metrics are made of.
 struct Evaluation {
   std::vector<int64_t> attention;  // [r][g] A, score units
   std::vector<int64_t> expert;     // [r][g] sum_l max_p W, assignments
+  std::vector<LoadPeaks> layers;   // [l] of max_{g,p} W, over rows
   uint64_t ep_peak_sum = 0;        // sum_{r,l} max_{g,p} W
   uint32_t tail_peak = 0;          // max W
   uint64_t balance_load = 0;       // sum_{r,l} max_g sum_p W
@@ -94,14 +105,8 @@ struct Evaluation {
   friend bool operator==(const Evaluation&, const Evaluation&) = default;
 };
 
-// Peaks of the loads of a row-shard or cell.
-struct LoadPeaks {
-  int64_t sum = 0;       // sum_l max_p W
-  uint32_t largest = 0;  // max_{l,p} W
-};
-
-// Peaks of `a` + `b`, both [l][stride] with a stride that is a multiple of 8.
-// Sums must fit 32 bits. Vectorised.
+// sum_l max_p and max_{l,p} of `a` + `b`, both [l][stride] with a stride that
+// is a multiple of 8. Sums must fit 32 bits. Vectorised.
 LoadPeaks PeaksOfSum(const uint32_t* a, const uint32_t* b, uint32_t num_layers,
                      uint32_t stride);
 

@@ -45,6 +45,24 @@ absl::Status FirstError(std::initializer_list<absl::Status> checks) {
   return absl::OkStatus();
 }
 
+absl::Status CompareStages(const std::string& arm, const Metrics& stated,
+                           const Metrics& found) {
+  absl::Status status = Compare(absl::StrCat(arm, ".stages.size"),
+                                stated.stages.size(), found.stages.size());
+  for (size_t s = 0; status.ok() && s < found.stages.size(); ++s) {
+    const auto compare = [&](const char* field, uint64_t a, uint64_t b) {
+      status.Update(
+          Compare(absl::StrCat(arm, ".stages[", s, "].", field), a, b));
+    };
+    const StageMetrics& a = stated.stages[s];
+    const StageMetrics& b = found.stages[s];
+    compare("num_layers", a.num_layers, b.num_layers);
+    compare("ep_peak_sum", a.ep_peak_sum, b.ep_peak_sum);
+    compare("tail_peak", a.tail_peak, b.tail_peak);
+  }
+  return status;
+}
+
 absl::Status CompareMetrics(const std::string& arm, const Metrics& stated,
                             const Metrics& found) {
   const auto name = [&](const char* field) {
@@ -63,6 +81,7 @@ absl::Status CompareMetrics(const std::string& arm, const Metrics& stated,
       Compare(name("score.total"), stated.score.total, found.score.total),
       Compare(name("score.worst_row"), stated.score.worst_row,
               found.score.worst_row),
+      CompareStages(arm, stated, found),
   });
 }
 
@@ -253,6 +272,19 @@ absl::Status CheckPlan(const Window& window, const Plan& plan) {
   return CheckScores(window, plan, problem);
 }
 
+std::vector<StageMetrics> StagesOf(const Pipeline& pipeline,
+                                   const Evaluation& evaluation) {
+  std::vector<StageMetrics> stages(pipeline.num_stages);
+  for (size_t l = 0; l < pipeline.stage_of_layer.size(); ++l) {
+    StageMetrics& stage = stages[pipeline.stage_of_layer[l]];
+    const LoadPeaks& layer = evaluation.layers[l];
+    ++stage.num_layers;
+    stage.ep_peak_sum += static_cast<uint64_t>(layer.sum);
+    stage.tail_peak = std::max<uint64_t>(stage.tail_peak, layer.largest);
+  }
+  return stages;
+}
+
 }  // namespace
 
 double CvGlobal(std::span<const uint64_t> rank_loads, uint32_t num_layers,
@@ -293,6 +325,7 @@ Metrics MakeMetrics(const PackingProblem& problem, const Evaluation& evaluation,
   int64_t attention = 0;
   for (int64_t cost : evaluation.attention) attention += cost;
   metrics.attention = static_cast<double>(attention) / unit;
+  metrics.stages = StagesOf(problem.pipeline, evaluation);
   return metrics;
 }
 

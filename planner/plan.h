@@ -19,6 +19,15 @@
 
 namespace routepack {
 
+// The peaks of a pipeline stage: as in Metrics, over its layers.
+struct StageMetrics {
+  uint32_t num_layers = 0;
+  uint64_t ep_peak_sum = 0;
+  uint64_t tail_peak = 0;
+
+  friend bool operator==(const StageMetrics&, const StageMetrics&) = default;
+};
+
 // How good a placement and a layout are together. Costs divide scores by
 // 256 C.
 struct Metrics {
@@ -29,6 +38,7 @@ struct Metrics {
   double attention = 0;           // sum over r, g of A
   double joint = 0;               // max_g U
   Score score;
+  std::vector<StageMetrics> stages;  // [S]; empty without pipeline
 };
 
 // Coefficient of variation of rank loads [L, P], mean of layers; a layer

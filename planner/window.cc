@@ -60,6 +60,28 @@ void CheckRankLoad(const WindowSpec& spec, Violations& bad) {
   }
 }
 
+void CheckPipeline(const WindowSpec& spec, Violations& bad) {
+  constexpr char kField[] = "header.topology.moe_layers_per_stage";
+  const Pipeline& pipeline = spec.pipeline;
+  const size_t expected = pipeline.num_stages == 0 ? 0 : spec.num_layers;
+  if (pipeline.num_stages > kMaxStages) {
+    bad.Add(kField, absl::StrCat("must be at most ", kMaxStages,
+                                 " stages, are ", pipeline.num_stages));
+  }
+  if (pipeline.stage_of_layer.size() != expected) {
+    bad.Add(kField,
+            absl::StrCat("must give a stage to ", expected, " layers, gives ",
+                         pipeline.stage_of_layer.size()));
+    return;
+  }
+  for (size_t l = 0; l < expected; ++l) {
+    if (pipeline.stage_of_layer[l] < pipeline.num_stages) continue;
+    bad.Add(kField, absl::StrCat("layer ", l, " must be in a stage below ",
+                                 pipeline.num_stages, ", is in ",
+                                 pipeline.stage_of_layer[l]));
+  }
+}
+
 void CheckSpec(const WindowSpec& spec, Violations& bad) {
   CheckRange("header.num_samples", spec.num_samples, kMaxSamples, bad);
   CheckRange("header.num_layers", spec.num_layers, kMaxLayers, bad);
@@ -82,6 +104,7 @@ void CheckSpec(const WindowSpec& spec, Violations& bad) {
   CheckRange("header.length_multiple", spec.length_multiple,
              std::max(spec.token_cap, uint32_t{1}), bad);
   CheckAttention(spec, bad);
+  CheckPipeline(spec, bad);
   if (!sizes_ok) return;
   CheckRankLoad(spec, bad);
   const uint64_t bytes = WindowBytes(spec.num_samples, spec.num_layers,
@@ -234,6 +257,11 @@ std::string DigestOf(const WindowSpec& spec,
   }
   digest.AddArray(imputed);
   digest.AddArray(std::span(counts));
+  // What comes before tells its own length, so that a suffix is unambiguous.
+  if (spec.pipeline.num_stages > 0) {
+    digest.AddU32(spec.pipeline.num_stages);
+    digest.AddArray(std::span(spec.pipeline.stage_of_layer));
+  }
   return digest.Hex();
 }
 

@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "planner/attention.h"
 #include "planner/errors.h"
+#include "planner/pipeline.h"
 #include "planner/topology.h"
 
 namespace routepack {
@@ -40,6 +41,7 @@ struct WindowSpec {
   uint32_t token_cap = 0;        // C, in [1, kMaxTokenCap]
   uint32_t length_multiple = 1;  // at least 1
   Topology topology;
+  Pipeline pipeline;                      // for reports; may be empty
   std::vector<AttentionStage> attention;  // may be empty: attention is free
   CountsOrigin counts_origin = CountsOrigin::kUnspecified;
   bool partial_counts = false;

@@ -8,6 +8,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/model_config.h"
@@ -37,6 +38,9 @@ ABSL_FLAG(uint32_t, cp, 0, "Context-parallel size; 0: the window's.");
 ABSL_FLAG(uint32_t, pp, 0, "Pipeline stages; 0: the window's.");
 ABSL_FLAG(uint32_t, etp, 0,
           "Tensor-parallel size of experts; 0: the window's.");
+ABSL_FLAG(std::vector<std::string>, moe_layers_per_stage, {},
+          "MoE layers of each pipeline stage, e.g. 6,7,7,6, for peaks by "
+          "stage; empty: the window's, or with --pp an even split.");
 ABSL_FLAG(uint32_t, token_cap, 0,
           "Most tokens in a cell, per DP slot; 0: the window's.");
 ABSL_FLAG(uint32_t, length_multiple, 0,
@@ -96,6 +100,23 @@ void ApplyMeshFlags(v1::WindowHeader& header) {
   *header.mutable_topology()->mutable_mesh() = mesh;
 }
 
+absl::Status ApplyStageFlag(v1::Topology& topology) {
+  const std::vector<std::string> counts =
+      absl::GetFlag(FLAGS_moe_layers_per_stage);
+  if (!counts.empty() || FlagChanged("pp")) {
+    topology.clear_moe_layers_per_stage();
+  }
+  for (const std::string& count : counts) {
+    uint32_t layers = 0;
+    if (!absl::SimpleAtoi(count, &layers)) {
+      return UsageError(absl::StrCat("--moe_layers_per_stage: '", count,
+                                     "' is no number of layers"));
+    }
+    topology.add_moe_layers_per_stage(layers);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ApplyAttentionConfig(const std::string& path,
                                   v1::WindowHeader& header) {
   std::ifstream in(path);
@@ -133,6 +154,7 @@ std::vector<std::string> WindowFlags() {
           "cp",
           "pp",
           "etp",
+          "moe_layers_per_stage",
           "token_cap",
           "length_multiple",
           "attention_config"};
@@ -158,6 +180,10 @@ bool FlagChanged(const std::string& name) {
 
 absl::Status ApplyWindowFlags(v1::WindowHeader& header) {
   ApplyMeshFlags(header);
+  if (absl::Status status = ApplyStageFlag(*header.mutable_topology());
+      !status.ok()) {
+    return status;
+  }
   Override(FLAGS_token_cap,
            [&](uint32_t value) { header.set_token_cap(value); });
   Override(FLAGS_length_multiple,

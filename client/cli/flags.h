@@ -33,6 +33,7 @@ ABSL_DECLARE_FLAG(uint32_t, tp);
 ABSL_DECLARE_FLAG(uint32_t, cp);
 ABSL_DECLARE_FLAG(uint32_t, pp);
 ABSL_DECLARE_FLAG(uint32_t, etp);
+ABSL_DECLARE_FLAG(std::vector<std::string>, moe_layers_per_stage);
 ABSL_DECLARE_FLAG(uint32_t, token_cap);
 ABSL_DECLARE_FLAG(uint32_t, length_multiple);
 ABSL_DECLARE_FLAG(std::string, attention_config);

@@ -57,6 +57,27 @@ std::string Arms(const v1::Plan& plan) {
   return table.ToString();
 }
 
+// What LPT and packing do for each pipeline stage; empty if there are none.
+std::string Stages(const v1::Plan& plan) {
+  const v1::Metrics& base = plan.baseline();
+  const v1::Metrics& result = plan.routepack();
+  if (result.stages_size() < 2 || base.stages_size() != result.stages_size()) {
+    return "";
+  }
+  Table table({"stage", "MoE layers", "peak sum", "vs baseline", "tail peak",
+               "vs baseline"});
+  for (int s = 0; s < result.stages_size(); ++s) {
+    const v1::StageMetrics& before = base.stages(s);
+    const v1::StageMetrics& after = result.stages(s);
+    table.AddRow({absl::StrCat(s), absl::StrCat(after.num_layers()),
+                  WithCommas(after.ep_peak_sum()),
+                  Change(before.ep_peak_sum(), after.ep_peak_sum()),
+                  WithCommas(after.tail_peak()),
+                  Change(before.tail_peak(), after.tail_peak())});
+  }
+  return absl::StrCat(table.ToString(), "\n");
+}
+
 std::string Rows(const v1::Plan& plan, uint32_t token_cap, uint32_t shown) {
   const v1::Layout& layout = plan.layout();
   const int rows = std::min<int>(layout.rows_size(), static_cast<int>(shown));
@@ -151,7 +172,7 @@ std::string PlanReport(const v1::Plan& plan, uint32_t token_cap,
                                ")")));
   absl::StrAppend(&text,
                   Line("placement", PlacementText(plan.placement_change())));
-  absl::StrAppend(&text, "\n", Arms(plan), "\n");
+  absl::StrAppend(&text, "\n", Arms(plan), "\n", Stages(plan));
   const v1::Bounds& bounds = plan.bounds();
   absl::StrAppend(
       &text,

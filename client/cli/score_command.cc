@@ -1,5 +1,6 @@
 #include <google/protobuf/util/message_differencer.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <optional>
@@ -72,6 +73,16 @@ std::string Comparison(const v1::Plan& stated, const Recomputed& found,
         static_cast<int64_t>(found.metrics.ep_peak_sum));
   whole("tail peak", static_cast<int64_t>(metrics.tail_peak()),
         static_cast<int64_t>(found.metrics.tail_peak));
+  const int num_stages = static_cast<int>(found.metrics.stages.size());
+  for (int s = 0; s < std::min(metrics.stages_size(), num_stages); ++s) {
+    const StageMetrics& stage = found.metrics.stages[s];
+    whole(absl::StrCat("stage ", s, " peak sum"),
+          static_cast<int64_t>(metrics.stages(s).ep_peak_sum()),
+          static_cast<int64_t>(stage.ep_peak_sum));
+    whole(absl::StrCat("stage ", s, " tail peak"),
+          static_cast<int64_t>(metrics.stages(s).tail_peak()),
+          static_cast<int64_t>(stage.tail_peak));
+  }
   real("efficiency", metrics.balance_efficiency(),
        found.metrics.balance_efficiency);
   real("attention", metrics.attention(), found.metrics.attention);
@@ -172,17 +183,8 @@ absl::Status Run(const Args& args) {
     valid = CheckRest(*loaded, *stated, *std::move(plan));
   }
   if (absl::GetFlag(FLAGS_json)) {
-    v1::Metrics recomputed = stated->routepack();
-    recomputed.set_cv_global(found->metrics.cv_global);
-    recomputed.set_ep_peak_sum(found->metrics.ep_peak_sum);
-    recomputed.set_tail_peak(found->metrics.tail_peak);
-    recomputed.set_balance_efficiency(found->metrics.balance_efficiency);
-    recomputed.set_attention(found->metrics.attention);
-    recomputed.set_joint(found->metrics.joint);
-    v1::ExactScore& score = *recomputed.mutable_score();
-    score.set_slowest_shard(found->metrics.score.slowest_shard);
-    score.set_total(found->metrics.score.total);
-    score.set_worst_row(found->metrics.score.worst_row);
+    v1::Metrics recomputed;
+    EncodeMetrics(found->metrics, &recomputed);
     std::cout << "{\"match\": " << (valid.ok() ? "true" : "false")
               << ", \"stated\": " << ToJson(stated->routepack(), false)
               << ", \"recomputed\": " << ToJson(recomputed, false) << "}\n";

@@ -92,19 +92,6 @@ void EncodeLayout(const Window& window, const Plan& plan, v1::Layout* message) {
   message->set_window_tokens(window.total_tokens());
 }
 
-void EncodeMetrics(const Metrics& metrics, v1::Metrics* message) {
-  message->set_cv_global(metrics.cv_global);
-  message->set_ep_peak_sum(metrics.ep_peak_sum);
-  message->set_tail_peak(metrics.tail_peak);
-  message->set_balance_efficiency(metrics.balance_efficiency);
-  message->set_attention(metrics.attention);
-  message->set_joint(metrics.joint);
-  v1::ExactScore* score = message->mutable_score();
-  score->set_slowest_shard(metrics.score.slowest_shard);
-  score->set_total(metrics.score.total);
-  score->set_worst_row(metrics.score.worst_row);
-}
-
 void EncodeBounds(const ScoreBounds& bounds, int64_t slowest_shard,
                   double units, v1::Bounds* message) {
   message->set_joint_for_placement(static_cast<double>(bounds.for_placement) /
@@ -212,6 +199,26 @@ void EncodeChange(const PlacementChange& change, v1::PlacementChange* message) {
   message->set_experts_to_other_rank(change.experts_to_other_rank);
   message->set_experts_to_other_slot(change.experts_to_other_slot);
   message->set_experts_total(change.experts_total);
+}
+
+void EncodeMetrics(const Metrics& metrics, v1::Metrics* message) {
+  message->set_cv_global(metrics.cv_global);
+  message->set_ep_peak_sum(metrics.ep_peak_sum);
+  message->set_tail_peak(metrics.tail_peak);
+  message->set_balance_efficiency(metrics.balance_efficiency);
+  message->set_attention(metrics.attention);
+  message->set_joint(metrics.joint);
+  v1::ExactScore* score = message->mutable_score();
+  score->set_slowest_shard(metrics.score.slowest_shard);
+  score->set_total(metrics.score.total);
+  score->set_worst_row(metrics.score.worst_row);
+  message->clear_stages();
+  for (const StageMetrics& stage : metrics.stages) {
+    v1::StageMetrics* out = message->add_stages();
+    out->set_num_layers(stage.num_layers);
+    out->set_ep_peak_sum(stage.ep_peak_sum);
+    out->set_tail_peak(stage.tail_peak);
+  }
 }
 
 v1::Progress EncodeProgress(const PlanProgress& progress) {

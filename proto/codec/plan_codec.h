@@ -35,6 +35,7 @@ std::string PlacementVersion(const v1::PlanKey& key,
 
 void EncodePlacement(const Placement& placement, v1::Placement* message);
 void EncodeChange(const PlacementChange& change, v1::PlacementChange* message);
+void EncodeMetrics(const Metrics& metrics, v1::Metrics* message);
 v1::Progress EncodeProgress(const PlanProgress& progress);
 
 // A Plan message back to values, checked against its window: the digest is the

@@ -155,15 +155,21 @@ RowResult DecodeRows(const v1::RowCertificate& message, uint32_t fillers,
 }
 
 Metrics DecodeMetrics(const v1::Metrics& message) {
-  return {.cv_global = message.cv_global(),
-          .ep_peak_sum = message.ep_peak_sum(),
-          .tail_peak = message.tail_peak(),
-          .balance_efficiency = message.balance_efficiency(),
-          .attention = message.attention(),
-          .joint = message.joint(),
-          .score = {.slowest_shard = message.score().slowest_shard(),
-                    .total = message.score().total(),
-                    .worst_row = message.score().worst_row()}};
+  Metrics metrics{.cv_global = message.cv_global(),
+                  .ep_peak_sum = message.ep_peak_sum(),
+                  .tail_peak = message.tail_peak(),
+                  .balance_efficiency = message.balance_efficiency(),
+                  .attention = message.attention(),
+                  .joint = message.joint(),
+                  .score = {.slowest_shard = message.score().slowest_shard(),
+                            .total = message.score().total(),
+                            .worst_row = message.score().worst_row()}};
+  for (const v1::StageMetrics& stage : message.stages()) {
+    metrics.stages.push_back({.num_layers = stage.num_layers(),
+                              .ep_peak_sum = stage.ep_peak_sum(),
+                              .tail_peak = stage.tail_peak()});
+  }
+  return metrics;
 }
 
 // Back to score units: exact for bounds below 2^51 units.

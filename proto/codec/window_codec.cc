@@ -78,6 +78,20 @@ absl::StatusOr<Topology> DecodeTopology(const v1::Topology& topology) {
   return bad.ToStatus();
 }
 
+Pipeline DecodePipeline(const v1::WindowHeader& header, Violations& bad) {
+  // A number of layers out of range is refused by itself.
+  if (header.num_layers() == 0 || header.num_layers() > kMaxLayers) return {};
+  const v1::Topology& topology = header.topology();
+  const auto& counts = topology.moe_layers_per_stage();
+  absl::StatusOr<Pipeline> pipeline =
+      MakePipeline(header.num_layers(),
+                   topology.has_mesh() ? DecodeMesh(topology.mesh()).pp : 0,
+                   {counts.data(), static_cast<size_t>(counts.size())});
+  if (pipeline.ok()) return *std::move(pipeline);
+  Merge(pipeline.status(), "header.topology.moe_layers_per_stage", bad);
+  return {};
+}
+
 std::optional<AttentionKind> DecodeKind(v1::AttentionKind kind) {
   switch (kind) {
     case v1::ATTENTION_KIND_FULL:
@@ -307,6 +321,7 @@ absl::StatusOr<WindowSpec> DecodeSpec(const v1::WindowHeader& header) {
       .token_cap = header.token_cap(),
       .length_multiple = OrOne(header.length_multiple()),
       .topology = *std::move(topology),
+      .pipeline = DecodePipeline(header, bad),
       .attention = DecodeAttention(header, bad),
       .counts_origin = DecodeOrigin(header.counts().origin(), bad),
       .partial_counts = header.counts().partial_counts(),

@@ -212,6 +212,35 @@ TEST_F(CliTest, FlagsOverrideTheWindow) {
   EXPECT_EQ(Ctl("score " + window_ + " " + file + " --ep=2").code, 0);
 }
 
+TEST_F(CliTest, StagesAreShownAndScored) {
+  EXPECT_THAT(Ctl("plan " + window_).output, Not(HasSubstr("stage")));
+  // An even split, since 3 divides the layers.
+  EXPECT_EQ(PlanWith("--pp=3").routepack().stages_size(), 3);
+
+  const std::string flags = " --pp=2 --moe_layers_per_stage=1,2";
+  const std::string file = Path("plan.rpp");
+  const Outcome planned = Ctl("plan " + window_ + flags + " --output=" + file);
+  EXPECT_EQ(planned.code, 0) << planned.output;
+  EXPECT_THAT(planned.output, HasSubstr("MoE layers"));
+  const v1::Plan plan = PlanWith(flags);
+  ASSERT_EQ(plan.routepack().stages_size(), 2);
+  EXPECT_EQ(plan.routepack().stages(1).num_layers(), 2u);
+
+  const Outcome score = Ctl("score " + window_ + " " + file + flags);
+  EXPECT_EQ(score.code, 0) << score.output;
+  EXPECT_THAT(score.output, HasSubstr("stage 1 tail peak"));
+  EXPECT_EQ(Ctl("score " + window_ + " " + file).code, 1);
+  v1::Plan bad = plan;
+  bad.mutable_baseline()->mutable_stages(0)->set_tail_peak(1);
+  ASSERT_TRUE(WritePlan(file, bad).ok());
+  EXPECT_THAT(Ctl("score " + window_ + " " + file + flags).output,
+              HasSubstr("baseline.stages[0].tail_peak"));
+
+  EXPECT_THAT(Ctl("plan " + window_ + " --moe_layers_per_stage=1,2").output,
+              HasSubstr("header.topology.moe_layers_per_stage"));
+  EXPECT_EQ(Ctl("plan " + window_ + " --moe_layers_per_stage=1,x").code, 2);
+}
+
 TEST_F(CliTest, WindowsComeFromStandardInput) {
   const Outcome outcome = Ctl("plan - --output=- < " + window_);
   EXPECT_EQ(outcome.code, 0);

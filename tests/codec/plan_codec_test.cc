@@ -61,7 +61,8 @@ Planned PlanRandom(uint64_t seed) {
                               .num_samples = random.Between(4, 40),
                               .num_slots = random.Between(1, 6),
                               .num_shards = 1,
-                              .length_multiple = random.Between(1, 8)};
+                              .length_multiple = random.Between(1, 8),
+                              .num_stages = random.Below(3)};
   options.num_shards = random.Between(1, options.num_slots);
   PlanOptions plan_options;
   plan_options.allow_filler = true;
@@ -167,6 +168,26 @@ TEST(PlanCodec, OptionsComeBackAsTheyWereUsed) {
   EXPECT_EQ(back.min_rows, 4u);
   EXPECT_EQ(back.row_multiple, 2u);
   EXPECT_EQ(back.time_limit, absl::Seconds(2.5));
+}
+
+TEST(PlanCodec, ListsThePeaksOfStages) {
+  v1::Window message = TinyWindow();
+  v1::Topology& topology = *message.mutable_header()->mutable_topology();
+  topology.mutable_mesh()->set_pp(3);
+  for (const uint32_t layers : {1, 0, 1}) {
+    topology.add_moe_layers_per_stage(layers);
+  }
+  const Planned planned =
+      MakePlanned(ValueOrDie(DecodeWindow(message)), {}, {});
+  const Metrics& metrics = planned.plan.routepack;
+  const auto& stages = planned.message.routepack().stages();
+  ASSERT_EQ(stages.size(), 3);
+  for (int s = 0; s < 3; ++s) {
+    EXPECT_EQ(stages[s].num_layers(), s == 1 ? 0u : 1u);
+    EXPECT_EQ(stages[s].ep_peak_sum(), metrics.stages[s].ep_peak_sum);
+    EXPECT_EQ(stages[s].tail_peak(), metrics.stages[s].tail_peak);
+  }
+  EXPECT_GT(stages[2].tail_peak(), 0u);
 }
 
 TEST(PlanCodec, ListsImputedSamplesById) {

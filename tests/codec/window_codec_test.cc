@@ -65,6 +65,25 @@ TEST(DecodeSpec, ExplicitShardsEqualTheMeshTheyDescribe) {
   EXPECT_EQ(spec->topology, *Topology::FromMesh({.ep = 2, .dp = 4}));
 }
 
+TEST(DecodeSpec, StagesComeFromTheListOrTheMesh) {
+  v1::WindowHeader header = TinyHeader();
+  EXPECT_EQ(DecodeSpec(header)->pipeline, Pipeline{});
+  v1::Topology& topology = *header.mutable_topology();
+  topology.mutable_mesh()->set_pp(2);
+  const Pipeline even = {.num_stages = 2, .stage_of_layer = {0, 1}};
+  EXPECT_EQ(DecodeSpec(header)->pipeline, even);
+  topology.add_moe_layers_per_stage(0);
+  topology.add_moe_layers_per_stage(2);
+  const Pipeline uneven = {.num_stages = 2, .stage_of_layer = {1, 1}};
+  EXPECT_EQ(DecodeSpec(header)->pipeline, uneven);
+  // Explicit shards say nothing of stages: the list alone does.
+  topology.mutable_shards()->set_dp_slots(4);
+  topology.mutable_shards()->set_ep_ranks(4);
+  EXPECT_EQ(DecodeSpec(header)->pipeline, uneven);
+  topology.clear_moe_layers_per_stage();
+  EXPECT_EQ(DecodeSpec(header)->pipeline, Pipeline{});
+}
+
 struct BadHeader {
   const char* name;
   std::function<void(v1::WindowHeader*)> spoil;
@@ -126,6 +145,29 @@ INSTANTIATE_TEST_SUITE_P(
                     h->mutable_topology()->mutable_mesh()->set_ep(1u << 31);
                   },
                   "header.topology.mesh.ep"},
+        BadHeader{"StagesOfOtherLayers",
+                  [](v1::WindowHeader* h) {
+                    h->mutable_topology()->mutable_mesh()->set_pp(2);
+                    h->mutable_topology()->add_moe_layers_per_stage(1);
+                    h->mutable_topology()->add_moe_layers_per_stage(2);
+                  },
+                  "header.topology.moe_layers_per_stage"},
+        BadHeader{"StagesOfOtherPipeline",
+                  [](v1::WindowHeader* h) {
+                    h->mutable_topology()->mutable_mesh()->set_pp(3);
+                    h->mutable_topology()->add_moe_layers_per_stage(1);
+                    h->mutable_topology()->add_moe_layers_per_stage(1);
+                  },
+                  "header.topology.moe_layers_per_stage"},
+        // Refused before a stage is given to each.
+        BadHeader{"StagesOfTooManyLayers",
+                  [](v1::WindowHeader* h) {
+                    h->set_num_layers(kMaxLayers + 1);
+                    h->mutable_topology()->mutable_mesh()->set_pp(2);
+                    h->mutable_topology()->add_moe_layers_per_stage(kMaxLayers);
+                    h->mutable_topology()->add_moe_layers_per_stage(1);
+                  },
+                  "header.num_layers"},
         BadHeader{"SlotInTwoShards",
                   [](v1::WindowHeader* h) {
                     TwoShards(h)->mutable_shards(1)->add_slots(1);

@@ -44,6 +44,7 @@ Evaluation EvaluateByDefinition(const Window& window,
   Evaluation found;
   found.attention.resize(layout.rows * num_shards);
   found.expert.resize(layout.rows * num_shards);
+  found.layers.resize(window.num_layers());
   for (uint32_t r = 0; r < layout.rows; ++r) {
     for (uint32_t g = 0; g < num_shards; ++g) {
       for (const AttentionStage& stage : window.spec().attention) {
@@ -90,6 +91,9 @@ Evaluation EvaluateByDefinition(const Window& window,
         peak_of_shards = std::max(peak_of_shards, peak);
         total_of_shards = std::max(total_of_shards, total);
       }
+      found.layers[l].sum += peak_of_shards;
+      found.layers[l].largest = std::max(found.layers[l].largest,
+                                         static_cast<uint32_t>(peak_of_shards));
       found.ep_peak_sum += peak_of_shards;
       found.tail_peak =
           std::max(found.tail_peak, static_cast<uint32_t>(peak_of_shards));
@@ -179,6 +183,7 @@ TEST(EvaluateLayoutTest, AddsUpAHandMadeExample) {
   // Row 1: attention max(3 + 2 9/8, 1 + 2/8) = 5.25, loads (1, 3).
   EXPECT_THAT(e.attention, ElementsAre(8 * 256, 1344));
   EXPECT_THAT(e.expert, ElementsAre(5, 3));
+  EXPECT_THAT(e.layers, ElementsAre(LoadPeaks{.sum = 8, .largest = 5}));
   EXPECT_EQ(e.ep_peak_sum, 8u);
   EXPECT_EQ(e.tail_peak, 5u);
   EXPECT_EQ(e.balance_load, 10u);
@@ -266,8 +271,7 @@ TEST(PeaksOfSumTest, EqualsPlainLoops) {
     }
     const LoadPeaks found =
         PeaksOfSum(a.data() + 1, b.data() + 1, num_layers, stride);
-    EXPECT_EQ(found.sum, expected.sum);
-    EXPECT_EQ(found.largest, expected.largest);
+    EXPECT_EQ(found, expected);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "planner/plan.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -14,6 +15,7 @@
 namespace routepack {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Placement Identity(const Window& window) {
@@ -27,7 +29,8 @@ Plan PlanOf(const Window& window, const PlanOptions& options = {}) {
 
 // A window whose plan has several rows and two fillers.
 RandomWindowOptions WithFillers() {
-  return {.num_samples = 22, .min_tokens = 10, .max_tokens = 20};
+  return {
+      .num_samples = 22, .min_tokens = 10, .max_tokens = 20, .num_stages = 2};
 }
 
 TEST(CvGlobalTest, IsTheMeanOfLayers) {
@@ -65,6 +68,87 @@ TEST(MakeMetricsTest, DividesScoresByTokenCapUnits) {
   EXPECT_DOUBLE_EQ(metrics.attention, 2.0);
   EXPECT_DOUBLE_EQ(metrics.joint, 2.0);
   EXPECT_EQ(metrics.score, evaluation.score);
+}
+
+TEST(MakeMetricsTest, AddsUpTheLayersOfEachStage) {
+  const PackingProblem problem{
+      .token_cap = 8,
+      .topology = ValueOrDie(Topology::FromShards(1, 1, {})),
+      .pipeline = {.num_stages = 3, .stage_of_layer = {0, 2, 0}}};
+  const Evaluation evaluation{.layers = {{.sum = 10, .largest = 7},
+                                         {.sum = 20, .largest = 12},
+                                         {.sum = 9, .largest = 8}}};
+  EXPECT_THAT(
+      MakeMetrics(problem, evaluation, 0).stages,
+      ElementsAre(
+          StageMetrics{.num_layers = 2, .ep_peak_sum = 19, .tail_peak = 8},
+          StageMetrics{},
+          StageMetrics{.num_layers = 1, .ep_peak_sum = 20, .tail_peak = 12}));
+}
+
+// From the window's counts: loads of one row, shard and layer at a time.
+std::vector<StageMetrics> StagesByDefinition(const Window& window,
+                                             const Plan& plan) {
+  const Topology& topology = window.spec().topology;
+  const Pipeline& pipeline = window.spec().pipeline;
+  std::vector<StageMetrics> stages(pipeline.num_stages);
+  for (uint32_t l = 0; l < window.num_layers(); ++l) {
+    StageMetrics& stage = stages[pipeline.stage_of_layer[l]];
+    ++stage.num_layers;
+    for (uint32_t r = 0; r < plan.layout.rows; ++r) {
+      uint64_t peak = 0;
+      for (uint32_t g = 0; g < topology.num_shards(); ++g) {
+        std::vector<uint64_t> loads(topology.num_ranks());
+        for (uint32_t d : topology.slots_of_shard(g)) {
+          for (uint32_t i : plan.layout.cell(r, d)) {
+            if (i >= window.num_samples()) continue;
+            for (uint32_t e = 0; e < window.num_experts(); ++e) {
+              loads[plan.placement.rank_of_expert(l, e)] +=
+                  window.count(i, l, e);
+            }
+          }
+        }
+        peak = std::max(peak, *std::max_element(loads.begin(), loads.end()));
+      }
+      stage.ep_peak_sum += peak;
+      stage.tail_peak = std::max(stage.tail_peak, peak);
+    }
+  }
+  return stages;
+}
+
+TEST(MakePlanTest, ReportsThePeaksOfEveryStage) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomWindowOptions shape = RandomShape(seed);
+    shape.num_stages = 2 + seed % 4;
+    const Window window = RandomWindow(shape);
+    const Plan plan = PlanOf(window, {.allow_filler = true});
+    EXPECT_EQ(plan.routepack.stages, StagesByDefinition(window, plan));
+    for (const Metrics* arm :
+         {&plan.baseline, &plan.reorder, &plan.routepack}) {
+      uint64_t sum = 0;
+      uint64_t tail = 0;
+      ASSERT_EQ(arm->stages.size(), shape.num_stages);
+      for (const StageMetrics& stage : arm->stages) {
+        sum += stage.ep_peak_sum;
+        tail = std::max(tail, stage.tail_peak);
+      }
+      EXPECT_EQ(sum, arm->ep_peak_sum);
+      EXPECT_EQ(tail, arm->tail_peak);
+    }
+  }
+}
+
+TEST(MakePlanTest, StagesChangeNothingElse) {
+  RandomWindowOptions shape{.seed = 4};
+  const Plan without = PlanOf(RandomWindow(shape));
+  EXPECT_TRUE(without.routepack.stages.empty());
+  shape.num_stages = 3;
+  const Plan with = PlanOf(RandomWindow(shape));
+  EXPECT_EQ(with.placement, without.placement);
+  EXPECT_EQ(with.layout, without.layout);
+  EXPECT_EQ(with.routepack.score, without.routepack.score);
 }
 
 TEST(MakeMetricsTest, WithoutLoadBalanceIsPerfect) {
@@ -206,6 +290,14 @@ const std::vector<Corruption>& Corruptions() {
       {"ReorderScore", [](Plan& p) { ++p.reorder.score.slowest_shard; },
        "reorder.score.slowest_shard"},
       {"Tail", [](Plan& p) { ++p.routepack.tail_peak; }, "routepack.tail_peak"},
+      {"StageMissing", [](Plan& p) { p.routepack.stages.pop_back(); },
+       "routepack.stages.size"},
+      {"StageLayers", [](Plan& p) { ++p.baseline.stages[1].num_layers; },
+       "baseline.stages[1].num_layers"},
+      {"StagePeakSum", [](Plan& p) { --p.reorder.stages[0].ep_peak_sum; },
+       "reorder.stages[0].ep_peak_sum"},
+      {"StageTail", [](Plan& p) { ++p.routepack.stages[1].tail_peak; },
+       "routepack.stages[1].tail_peak"},
       {"Efficiency", [](Plan& p) { p.routepack.balance_efficiency += 1e-6; },
        "routepack.balance_efficiency"},
       {"AttentionNaN",

@@ -81,6 +81,7 @@ struct RandomWindowOptions {
       {.name = "linear", .alpha = 1.37},
       {.name = "mla", .alpha = 0.71, .beta = 2.9}};
   CountsOrigin counts_origin = CountsOrigin::kReplayed;
+  uint32_t num_stages = 0;  // of a pipeline; layers in any of them
 };
 
 // Routing of t tokens: every token chooses k different experts, low ids of a
@@ -115,8 +116,19 @@ inline std::vector<uint32_t> RandomCounts(TestRandom& random,
   return counts;
 }
 
+inline Pipeline RandomPipeline(TestRandom& random, uint32_t num_layers,
+                               uint32_t num_stages) {
+  Pipeline pipeline{.num_stages = num_stages};
+  if (num_stages == 0) return pipeline;
+  for (uint32_t l = 0; l < num_layers; ++l) {
+    pipeline.stage_of_layer.push_back(random.Below(num_stages));
+  }
+  return pipeline;
+}
+
 inline Window RandomWindow(const RandomWindowOptions& options) {
   TestRandom random(options.seed);
+  TestRandom stages(options.seed + 1);
   WindowBuilder builder = ValueOrDie(WindowBuilder::Create(
       {.num_samples = options.num_samples,
        .num_layers = options.num_layers,
@@ -126,6 +138,8 @@ inline Window RandomWindow(const RandomWindowOptions& options) {
        .length_multiple = options.length_multiple,
        .topology = RandomTopology(random, options.num_slots, options.num_ranks,
                                   options.num_shards),
+       .pipeline =
+           RandomPipeline(stages, options.num_layers, options.num_stages),
        .attention = options.attention,
        .counts_origin = options.counts_origin}));
   for (uint32_t i = 0; i < options.num_samples; ++i) {
@@ -154,6 +168,7 @@ inline RandomWindowOptions RandomShape(uint64_t seed) {
   if (random.Below(3) == 0) {
     options.attention.push_back({.name = "dense", .alpha = 0.013});
   }
+  if (random.Below(2) == 0) options.num_stages = random.Between(2, 4);
   return options;
 }
 

@@ -392,6 +392,21 @@ TEST(WindowHeader, NamesEachFieldOutOfRange) {
        },
        {"header.attention.stages[1].beta: must be finite and at least 0, is "
         "inf"}},
+      {[](WindowSpec& s) {
+         s.pipeline = {.num_stages = 2, .stage_of_layer = {0}};
+       },
+       {"header.topology.moe_layers_per_stage: must give a stage to 2 layers, "
+        "gives 1"}},
+      {[](WindowSpec& s) {
+         s.pipeline = {.num_stages = 2, .stage_of_layer = {0, 2}};
+       },
+       {"header.topology.moe_layers_per_stage: layer 1 must be in a stage "
+        "below 2, is in 2"}},
+      {[](WindowSpec& s) {
+         s.pipeline = {.num_stages = kMaxStages + 1, .stage_of_layer = {0, 1}};
+       },
+       {"header.topology.moe_layers_per_stage: must be at most 4096 stages, "
+        "are 4097"}},
   };
   for (const BadHeader& bad : cases) {
     WindowSpec spec = SmallSpec(1);
@@ -707,6 +722,15 @@ TEST(WindowDigest, TellsEveryFieldApart) {
       },
       [](Input& in) {
         in.spec.attention = {{"a", 1, 2}, {"", 0, 0}};
+      },
+      [](Input& in) {
+        in.spec.pipeline = {.num_stages = 2, .stage_of_layer = {0, 1}};
+      },
+      [](Input& in) {
+        in.spec.pipeline = {.num_stages = 2, .stage_of_layer = {1, 0}};
+      },
+      [](Input& in) {
+        in.spec.pipeline = {.num_stages = 3, .stage_of_layer = {0, 1}};
       },
       [](Input& in) { in.spec.counts_origin = CountsOrigin::kReplayed; },
       [](Input& in) { in.spec.counts_origin = CountsOrigin::kPredicted; },

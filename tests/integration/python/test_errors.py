@@ -92,6 +92,11 @@ def slot_in_no_shard(w):
     shards.shards.add(slots=[3])
 
 
+def stages_of_other_layers(w):
+    w.header.topology.mesh.pp = 2
+    w.header.topology.moe_layers_per_stage[:] = [w.header.num_layers, 1]
+
+
 def no_topology(w):
     w.header.ClearField("topology")
 
@@ -197,6 +202,10 @@ INVALID = [
     (slot_in_two_shards, ["header.topology.shards.shards[1].slots[0]"]),
     (slot_in_no_shard, ["header.topology.shards.shards"]),
     (no_topology, ["header.topology"]),
+    (
+        stages_of_other_layers,
+        ["header.topology.moe_layers_per_stage"],
+    ),
     (mesh_that_does_not_divide, ["header.topology.mesh.ep"]),
     (coefficient("alpha", math.nan), ["header.attention.stages[0].alpha"]),
     (coefficient("beta", math.inf), ["header.attention.stages[0].beta"]),

@@ -74,6 +74,22 @@ def test_a_plan_is_feasible_and_certified(stub, new_key):
     assert plan.backend == "cpu" and plan.algorithm_version
 
 
+def test_a_pipeline_gets_the_peaks_of_its_stages(stub, new_key):
+    window = windows.random_window(new_key(), seed=6)
+    assert not plan_of(stub, window).routepack.stages
+
+    layers = window.header.num_layers
+    window.header.key.CopyFrom(new_key())
+    window.header.topology.mesh.pp = 3
+    window.header.topology.moe_layers_per_stage[:] = [1, 0, layers - 1]
+    plan = plan_of(stub, window)
+    for arm in (plan.baseline, plan.reorder, plan.routepack):
+        assert [stage.num_layers for stage in arm.stages] == [1, 0, layers - 1]
+        assert sum(stage.ep_peak_sum for stage in arm.stages) == arm.ep_peak_sum
+        assert max(stage.tail_peak for stage in arm.stages) == arm.tail_peak
+        assert arm.stages[0].tail_peak > 0
+
+
 def test_the_same_window_again_returns_the_same_plan(stub, new_key):
     window = windows.random_window(new_key())
     first = plan_of(stub, window)
