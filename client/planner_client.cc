@@ -217,8 +217,7 @@ struct PlannerClient::Impl {
   // Calls `attempt(context)` until it succeeds, fails for good or the deadline
   // passes.
   template <typename Attempt>
-  absl::Status Retry(const Attempt& attempt) {
-    const absl::Time deadline = Deadline();
+  absl::Status Retry(absl::Time deadline, const Attempt& attempt) {
     Backoff backoff(options);
     while (true) {
       grpc::ClientContext context;
@@ -237,13 +236,22 @@ struct PlannerClient::Impl {
       grpc::Status (v1::PlannerService::Stub::*method)(grpc::ClientContext*,
                                                        const Request&,
                                                        Response*),
-      const Request& request) {
+      const Request& request, absl::Time deadline) {
     Response response;
-    absl::Status status = Retry([&](grpc::ClientContext& context) {
+    absl::Status status = Retry(deadline, [&](grpc::ClientContext& context) {
       return (stub.get()->*method)(&context, request, &response);
     });
     if (!status.ok()) return status;
     return response;
+  }
+
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Call(
+      grpc::Status (v1::PlannerService::Stub::*method)(grpc::ClientContext*,
+                                                       const Request&,
+                                                       Response*),
+      const Request& request) {
+    return Call(method, request, Deadline());
   }
 
   // An upload with all its tries.
@@ -262,13 +270,14 @@ struct PlannerClient::Impl {
 
   // Asked for once; 0 if the server does not say. Not under the lock: a thread
   // would wait for another's call beyond its own deadline.
-  absl::StatusOr<uint64_t> MaxUnaryBytes() {
+  absl::StatusOr<uint64_t> MaxUnaryBytes(absl::Time deadline) {
     {
       absl::MutexLock lock(&mutex);
       if (max_unary_bytes.has_value()) return *max_unary_bytes;
     }
-    const absl::StatusOr<v1::GetServerInfoResponse> info = Call(
-        &v1::PlannerService::Stub::GetServerInfo, v1::GetServerInfoRequest());
+    const absl::StatusOr<v1::GetServerInfoResponse> info =
+        Call(&v1::PlannerService::Stub::GetServerInfo,
+             v1::GetServerInfoRequest(), deadline);
     if (!info.ok()) return info.status();
     absl::MutexLock lock(&mutex);
     max_unary_bytes = info->limits().max_unary_bytes();
@@ -289,7 +298,8 @@ PlannerClient::PlannerClient(PlannerClient&&) noexcept = default;
 PlannerClient& PlannerClient::operator=(PlannerClient&&) noexcept = default;
 
 absl::StatusOr<v1::Plan> PlannerClient::CreatePlan(const v1::Window& window) {
-  absl::StatusOr<uint64_t> limit = impl_->MaxUnaryBytes();
+  const absl::Time deadline = impl_->Deadline();
+  absl::StatusOr<uint64_t> limit = impl_->MaxUnaryBytes(deadline);
   if (!limit.ok()) return limit.status();
   v1::CreatePlanRequest request;
   *request.mutable_window() = window;
@@ -305,7 +315,7 @@ absl::StatusOr<v1::Plan> PlannerClient::CreatePlan(const v1::Window& window) {
     return bad.ToStatus();
   }
   absl::StatusOr<v1::CreatePlanResponse> response =
-      impl_->Call(&v1::PlannerService::Stub::CreatePlan, request);
+      impl_->Call(&v1::PlannerService::Stub::CreatePlan, request, deadline);
   if (!response.ok()) return response.status();
   return std::move(*response->mutable_plan());
 }
@@ -353,18 +363,19 @@ absl::StatusOr<v1::Plan> PlannerClient::WatchPlan(
   v1::WatchPlanRequest request;
   *request.mutable_key() = key;
   std::optional<v1::Plan> plan;
-  absl::Status status = impl_->Retry([&](grpc::ClientContext& context) {
-    const auto reader = impl_->stub->WatchPlan(&context, request);
-    v1::WatchPlanResponse response;
-    while (reader->Read(&response)) {
-      if (on_event) on_event(response.event());
-      if (response.event().has_plan()) {
-        plan = std::move(*response.mutable_event()->mutable_plan());
-      }
-    }
-    const grpc::Status end = reader->Finish();
-    return plan.has_value() ? grpc::Status::OK : end;
-  });
+  absl::Status status =
+      impl_->Retry(impl_->Deadline(), [&](grpc::ClientContext& context) {
+        const auto reader = impl_->stub->WatchPlan(&context, request);
+        v1::WatchPlanResponse response;
+        while (reader->Read(&response)) {
+          if (on_event) on_event(response.event());
+          if (response.event().has_plan()) {
+            plan = std::move(*response.mutable_event()->mutable_plan());
+          }
+        }
+        const grpc::Status end = reader->Finish();
+        return plan.has_value() ? grpc::Status::OK : end;
+      });
   if (!status.ok()) return status;
   if (!plan.has_value()) return NoPlan(grpc::Status::OK);
   return *std::move(plan);
@@ -393,27 +404,28 @@ absl::Status PlannerClient::CheckHealth() {
   // {status = SERVING} is field 1, varint 1.
   static constexpr char kServing[] = {0x08, 0x01};
   std::string answer;
-  absl::Status status = impl_->Retry([&](grpc::ClientContext& context) {
-    grpc::GenericStub generic(impl_->channel);
-    const grpc::Slice nothing;
-    const grpc::ByteBuffer request(&nothing, 1);
-    grpc::ByteBuffer response;
-    std::promise<grpc::Status> done;
-    generic.UnaryCall(
-        &context, "/grpc.health.v1.Health/Check", grpc::StubOptions(), &request,
-        &response,
-        [&done](grpc::Status end) { done.set_value(std::move(end)); });
-    grpc::Status end = done.get_future().get();
-    std::vector<grpc::Slice> slices;
-    answer.clear();
-    if (end.ok() && response.Dump(&slices).ok()) {
-      for (const grpc::Slice& slice : slices) {
-        answer.append(reinterpret_cast<const char*>(slice.begin()),
-                      slice.size());
-      }
-    }
-    return end;
-  });
+  absl::Status status =
+      impl_->Retry(impl_->Deadline(), [&](grpc::ClientContext& context) {
+        grpc::GenericStub generic(impl_->channel);
+        const grpc::Slice nothing;
+        const grpc::ByteBuffer request(&nothing, 1);
+        grpc::ByteBuffer response;
+        std::promise<grpc::Status> done;
+        generic.UnaryCall(
+            &context, "/grpc.health.v1.Health/Check", grpc::StubOptions(),
+            &request, &response,
+            [&done](grpc::Status end) { done.set_value(std::move(end)); });
+        grpc::Status end = done.get_future().get();
+        std::vector<grpc::Slice> slices;
+        answer.clear();
+        if (end.ok() && response.Dump(&slices).ok()) {
+          for (const grpc::Slice& slice : slices) {
+            answer.append(reinterpret_cast<const char*>(slice.begin()),
+                          slice.size());
+          }
+        }
+        return end;
+      });
   if (!status.ok()) return status;
   if (answer != std::string(kServing, sizeof(kServing))) {
     return absl::FailedPreconditionError("the server is not serving");

@@ -172,6 +172,11 @@ absl::Status CheckFlags(const Command& command, const Args& args) {
     } else {
       return UsageError(absl::StrCat("--", name, " needs a value."));
     }
+    // An unset variable in a script must not quietly mean another place.
+    if (name == "server" && value.empty()) {
+      return UsageError(
+          "--server is empty: give host:port, or leave the flag out.");
+    }
     if (std::string error; !flag->ParseFrom(value, &error)) {
       return UsageError(
           absl::StrCat("--", name, "=", value, ": ",

@@ -158,6 +158,9 @@ TEST_F(CliTest, UsageErrorsExitTwoAndSuggestTheNearestName) {
   expect("plan w --ep many", "--ep=many");
   expect("plan w --ep", "--ep needs a value");
   expect("plan w --noep", "unknown flag '--noep'.");
+  expect("plan " + window_ + " --server=", "--server is empty");
+  expect("plan " + window_ + " --server ''", "--server is empty");
+  expect("list --server=", "--server is empty");
   expect("plan", "takes WINDOW, got 0 arguments");
   expect("score a", "takes WINDOW PLAN, got 1 argument.");
   expect("get", "--job is required");

@@ -261,6 +261,23 @@ TEST_F(PlannerClientTest, ResourceExhaustedWithoutDelayIsFinal) {
   EXPECT_EQ(service_.info_calls, 1);
 }
 
+// The question for the limit uses up nearly all of the time; what is left is
+// too short for the plan, which one more timeout would not be.
+TEST_F(PlannerClientTest, CreatePlanHasOneDeadlineForBothItsCalls) {
+  constexpr absl::Duration kTimeout = absl::Milliseconds(400);
+  service_.on_info = [&](int, v1::GetServerInfoResponse*) {
+    absl::SleepFor(kTimeout - absl::Milliseconds(50));
+    return grpc::Status::OK;
+  };
+  service_.on_create = [&](const v1::CreatePlanRequest&,
+                           v1::CreatePlanResponse*) {
+    absl::SleepFor(absl::Milliseconds(150));
+    return grpc::Status::OK;
+  };
+  EXPECT_EQ(Client(kTimeout).CreatePlan({}).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+}
+
 TEST_F(PlannerClientTest, CreatePlanChecksTheUnaryLimitBeforeSending) {
   service_.on_info = [](int, v1::GetServerInfoResponse* response) {
     response->mutable_limits()->set_max_unary_bytes(200);
