@@ -345,6 +345,8 @@ class BinCompletion {
       frame.completions.resize(1);
       complete_ = false;
     }
+    // Room for thousands, on thousands of bins, would dwarf what is in it.
+    frame.completions.shrink_to_fit();
     for (const Completion& completion : frame.completions) {
       frame.num_picks += completion.picks.size() + 1;
     }
