@@ -12,7 +12,7 @@
 // Worst case exponential, hence the node limit. A node is a bin opened, or 64
 // items tried on the way, and costs a few microseconds whatever the problem.
 // Memory is O(items) plus the completions of all open bins, at most about
-// 130 MB (20 MB within the default limit of nodes is usual). Deterministic;
+// 130 MB (40 MB within the default limit of nodes were seen). Deterministic;
 // single-threaded.
 //
 //   PackingAttempt attempt = PackIntoBins(lengths, 8192, 64, 200'000, budget);

@@ -76,20 +76,8 @@ std::string CellsSentence(const Window& window, const RowResult& rows) {
       " cells but the window has ", window.num_samples(), " samples");
 }
 
-// Fillers that are added at most. A filler costs a sample's worth of demand and
-// of packing time; more of them than samples only make sense for tiny windows,
-// and a large min_rows must not exhaust the machine.
-uint64_t MostFillers(const Window& window) {
-  const uint64_t item_bytes = uint64_t{window.num_layers()} *
-                              DemandStride(window.spec().topology.num_ranks()) *
-                              sizeof(uint32_t);
-  return std::max<uint64_t>(
-      window.num_samples(),
-      std::min(kFreeFillers, kFreeFillerBytes / item_bytes));
-}
-
 std::string FillerAdvice(const Window& window, const RowResult& rows) {
-  const uint64_t most = MostFillers(window);
+  const uint64_t most = MostFillers(window.spec());
   if (rows.fillers > most) {
     return absl::StrCat(rows.fillers,
                         " filler samples would be needed and at "
@@ -123,7 +111,7 @@ absl::Status RowsNotFoundError(const Window& window, const RowResult& rows) {
 }
 
 absl::Status CheckFillers(const Window& window, const RowResult& rows) {
-  if (rows.fillers <= MostFillers(window)) return absl::OkStatus();
+  if (rows.fillers <= MostFillers(window.spec())) return absl::OkStatus();
   return PreconditionError(
       {.type = "TOO_MANY_FILLERS",
        .subject = "rows",
@@ -431,6 +419,14 @@ class Run {
 };
 
 }  // namespace
+
+uint64_t MostFillers(const WindowSpec& spec) {
+  const uint64_t item_bytes = uint64_t{spec.num_layers} *
+                              DemandStride(spec.topology.num_ranks()) *
+                              sizeof(uint32_t);
+  return std::max<uint64_t>(
+      spec.num_samples, std::min(kFreeFillers, kFreeFillerBytes / item_bytes));
+}
 
 absl::StatusOr<Plan> MakePlan(const Window& window, const Placement& current,
                               const PlanOptions& options, const Budget& budget,

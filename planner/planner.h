@@ -41,13 +41,18 @@ class PlanObserver {
   virtual void OnProgress(const PlanProgress&) {}
 };
 
+// Fillers that are added at most. A filler costs a sample's worth of demand and
+// of packing time; more of them than samples only make sense for tiny windows,
+// and a large min_rows must not exhaust the machine.
+uint64_t MostFillers(const WindowSpec& spec);
+
 // `current` is the placement that is live when the step begins; it has the
 // window's sizes. `observer` may be null.
 // FAILED_PRECONDITION (see PreconditionOf): "CELLS_EXCEED_SAMPLES", no feasible
 //   layout, with the violated bound and the fillers that would repair it;
 //   "ROWS_NOT_FOUND", none found within the node limit and none excluded; or
-//   "TOO_MANY_FILLERS", more than the samples and than 2^14 or 64 MiB of
-//   demand.
+//   "TOO_MANY_FILLERS", more than MostFillers: the samples, and 2^14 or 64 MiB
+//   of demand.
 // DEADLINE_EXCEEDED: the budget's deadline or the time limit passed before
 //   there was any layout.
 // CANCELLED: the budget was cancelled.

@@ -1,5 +1,6 @@
 #include "server/admission.h"
 
+#include <algorithm>
 #include <limits>
 #include <mutex>
 #include <utility>
@@ -7,19 +8,42 @@
 #include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
 #include "planner/demand.h"
+#include "planner/planner.h"
 #include "proto/codec/status.h"
 
 namespace routepack::server {
 
-uint64_t PlanningBytes(const WindowSpec& spec) {
+namespace {
+
+// Samples and fillers. Rows grow in steps until there is a cell for each
+// sample, which is more than any window needs; what is then empty is filled.
+absl::uint128 MostItems(const WindowSpec& spec, const PlanOptions& options) {
+  const absl::uint128 samples = spec.num_samples;
+  if (!options.allow_filler) return samples;
+  const absl::uint128 step =
+      absl::uint128(spec.topology.num_slots()) * options.row_multiple;
+  const absl::uint128 least =
+      absl::uint128(spec.topology.num_slots()) * options.min_rows;
+  const absl::uint128 cells =
+      (std::max(samples, least) + step - 1) / step * step;
+  return std::min(cells, samples + MostFillers(spec));
+}
+
+}  // namespace
+
+uint64_t PlanningBytes(const WindowSpec& spec, const PlanOptions& options) {
   const absl::uint128 window = WindowBytes(spec.num_samples, spec.num_layers,
                                            spec.num_experts, spec.token_cap);
-  const absl::uint128 demand =
-      absl::uint128(spec.num_samples) * spec.num_layers *
-      DemandStride(spec.topology.num_ranks()) * sizeof(uint32_t);
+  // As many cells as items; G row-shards for D cells.
+  const absl::uint128 items = MostItems(spec, options);
+  const absl::uint128 row_shards =
+      items * spec.topology.num_shards() / spec.topology.num_slots();
+  const absl::uint128 loads = (2 * items + row_shards) * spec.num_layers *
+                              DemandStride(spec.topology.num_ranks()) *
+                              sizeof(uint32_t);
   const absl::uint128 experts =
       absl::uint128(spec.num_layers) * spec.num_experts * (4 + 8 + 16 + 24);
-  const absl::uint128 bytes = window + 2 * demand + experts;
+  const absl::uint128 bytes = window + loads + experts;
   constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
   return bytes > kMax ? kMax : static_cast<uint64_t>(bytes);
 }

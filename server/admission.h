@@ -4,7 +4,7 @@
 // O(1), thread-safe; never blocks. A Reservation holds its share until it is
 // destroyed and may outlive the Admission.
 //
-//   absl::StatusOr<Reservation> place = admission.Admit(PlanningBytes(spec));
+//   absl::StatusOr<Reservation> place = admission.Admit(bytes);
 
 #ifndef ROUTEPACK_SERVER_ADMISSION_H_
 #define ROUTEPACK_SERVER_ADMISSION_H_
@@ -14,16 +14,17 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "planner/plan.h"
 #include "planner/window.h"
 
 namespace routepack::server {
 
 // Bytes that a window takes from header to plan: its counts and samples, the
-// demand of two placements while they are compared (planner/planner.h), and
-// per layer and expert a sample being decoded (4 bytes), window loads (8), two
-// placements (16) and three as messages (24): the one before, the one that is
-// announced and the plan's. Saturates.
-uint64_t PlanningBytes(const WindowSpec& spec);
+// loads of samples, fillers, cells and row-shards (planner/planner.h), as many
+// of them as the header allows, and per layer and expert a sample being decoded
+// (4 bytes), window loads (8), two placements (16) and three as messages (24):
+// the one before, the one that is announced and the plan's. Saturates.
+uint64_t PlanningBytes(const WindowSpec& spec, const PlanOptions& options);
 
 class Admission;
 

@@ -202,8 +202,9 @@ absl::Status PlannerServiceImpl::CheckSame(const WindowSession& session,
   if (session.header_digest() != HeaderDigest(header)) {
     absl::StatusOr<WindowSpec> spec = DecodeSpec(header);
     if (!spec.ok()) return spec.status();
-    absl::StatusOr<Reservation> place =
-        parts_.admission->Admit(PlanningBytes(*spec) + window.ByteSizeLong());
+    // It is compared, not planned.
+    absl::StatusOr<Reservation> place = parts_.admission->Admit(
+        PlanningBytes(*spec, {}) + window.ByteSizeLong());
     if (!place.ok()) return place.status();
     reservation = *std::move(place);
   }

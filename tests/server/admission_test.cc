@@ -85,19 +85,42 @@ TEST(Admission, NeverExceedsItsLimitsUnderContention) {
   EXPECT_EQ(admission.open_windows(), 0);
 }
 
-TEST(PlanningBytes, CountsTheWindowTwoDemandsAndPlacements) {
+// 100 samples, 2 layers, 4 experts, 2 ranks padded to 8, 2 slots, 1 shard.
+uint64_t SmallWindowBytes(uint64_t samples, uint64_t fillers) {
+  const uint64_t items = samples + fillers;
+  const uint64_t loads = items + items + items / 2;
+  return WindowBytes(samples, 2, 4, 64) + loads * 2 * 8 * 4 + 2 * 4 * 52;
+}
+
+TEST(PlanningBytes, CountsTheWindowLoadsAndPlacements) {
   const auto spec = DecodeSpec(Header(Key(1), 100));
   ASSERT_TRUE(spec.ok());
-  // 100 samples, 2 layers, 4 experts, 2 ranks padded to 8.
-  EXPECT_EQ(PlanningBytes(*spec),
-            WindowBytes(100, 2, 4, 64) + 2 * 100 * 2 * 8 * 4 + 2 * 4 * 52);
+  ASSERT_EQ(spec->topology.num_slots(), 2u);
+  EXPECT_EQ(PlanningBytes(*spec, {}), SmallWindowBytes(100, 0));
+}
+
+TEST(PlanningBytes, CountsTheFillersThatMayBeAdded) {
+  const auto spec = DecodeSpec(Header(Key(1), 99));
+  ASSERT_TRUE(spec.ok());
+  // 99 samples need 50 rows at most, one cell of which is filled.
+  EXPECT_EQ(PlanningBytes(*spec, {.allow_filler = true}),
+            SmallWindowBytes(99, 1));
+  // 52 are a multiple of 4; 200 rows have 400 cells.
+  EXPECT_EQ(PlanningBytes(*spec, {.row_multiple = 4, .allow_filler = true}),
+            SmallWindowBytes(99, 5));
+  EXPECT_EQ(PlanningBytes(*spec, {.min_rows = 200, .allow_filler = true}),
+            SmallWindowBytes(99, 301));
+  EXPECT_EQ(PlanningBytes(*spec, {.min_rows = 200}), SmallWindowBytes(99, 0));
+  // More than this are refused.
+  EXPECT_EQ(PlanningBytes(*spec, {.min_rows = 1 << 24, .allow_filler = true}),
+            SmallWindowBytes(99, MostFillers(*spec)));
 }
 
 TEST(PlanningBytes, Saturates) {
   auto spec = DecodeSpec(Header(Key(1), 100));
   ASSERT_TRUE(spec.ok());
   spec->num_samples = spec->num_layers = spec->num_experts = 0xFFFFFFFF;
-  EXPECT_EQ(PlanningBytes(*spec), std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(PlanningBytes(*spec, {}), std::numeric_limits<uint64_t>::max());
 }
 
 }  // namespace
