@@ -149,11 +149,18 @@ def counting_rows(results, peers):
         f"{numpy / 1e9:.3f} GB/s (NumPy bincount)",
         f"{speed['CountOneThread'] / numpy:.0f} x",
     )
+    two = f"{speed['CountTwoThreads'] / 1e9:.2f} GB/s"
     yield (
         f"{what}, 2 threads",
-        f"{speed['CountTwoThreads'] / 1e9:.2f} GB/s",
+        two,
         f"{one} (1 thread)",
         f"{speed['CountTwoThreads'] / speed['CountOneThread']:.2f} x",
+    )
+    yield (
+        "the same",
+        two,
+        f"{numpy / 1e9:.3f} GB/s (NumPy bincount)",
+        f"{speed['CountTwoThreads'] / numpy:.0f} x",
     )
 
 

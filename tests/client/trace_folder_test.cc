@@ -16,6 +16,7 @@
 #include "client/window_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "planner/plan.h"
 #include "proto/codec/codec.h"
 
 namespace routepack {
@@ -255,10 +256,33 @@ TEST(RawTraceTest, BecomesAValidWindow) {
   }
 }
 
+constexpr const char* kShippedWindows[] = {"gsm8k-0", "gsm8k-1", "gsm8k-2",
+                                           "gsm8k-3", "gsm8k-4", "mixed-0",
+                                           "mixed-1"};
+
+TEST(ShippedWindowTest, LptLowersTheCvOfRankLoadsByOver95Percent) {
+  for (const char* name : kShippedWindows) {
+    SCOPED_TRACE(name);
+    const absl::StatusOr<LoadedWindow> loaded =
+        LoadWindow(DataPath(std::string(name) + ".rpw"));
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    const Window& window = loaded->window;
+    const uint32_t layers = window.num_layers();
+    const uint32_t experts = window.num_experts();
+    constexpr uint32_t kRanks = 8;
+    const std::vector<uint64_t> loads = window.ExpertLoads();
+    const auto cv = [&](const Placement& placement) {
+      return CvGlobal(RankLoads(placement, loads), layers, kRanks);
+    };
+    const double before = cv(IdentityPlacement(layers, experts, kRanks));
+    EXPECT_GT(before, 0.2);
+    EXPECT_LT(cv(LptPlacement(loads, layers, experts, kRanks)), 0.05 * before);
+  }
+}
+
 TEST(ShippedWindowTest, AllLoadAndAreAsDescribed) {
   std::set<std::string> digests;
-  for (const char* name : {"gsm8k-0", "gsm8k-1", "gsm8k-2", "gsm8k-3",
-                           "gsm8k-4", "mixed-0", "mixed-1"}) {
+  for (const char* name : kShippedWindows) {
     const absl::StatusOr<LoadedWindow> loaded =
         LoadWindow(DataPath(std::string(name) + ".rpw"));
     ASSERT_TRUE(loaded.ok()) << loaded.status();
