@@ -130,13 +130,46 @@ class Bracket {
   std::vector<Exclusion> excluded_;  // weakest first
 };
 
+// Takes what an attempt says of `bins` bins.
+void Learn(PackingAttempt attempt, uint64_t bins, Bracket& bracket) {
+  if (attempt.fit == Fit::kNo) {
+    bracket.Raise(bins + 1, "exhaustive-search");
+  } else if (attempt.fit == Fit::kYes) {
+    bracket.Lower(std::move(attempt.bins));
+  }
+}
+
+// One step fewer than what is certain is likeliest to be found: as long as it
+// is, at small cost, and more than one number is open. So that a time limit
+// which ends the search later finds most of the gain. Returns the nodes
+// visited.
+uint64_t StepDown(std::span<const uint32_t> occupancy,
+                  const RowConstraints& constraints, const Budget& budget,
+                  Bracket& bracket) {
+  const RowGrid grid = bracket.grid();
+  const uint64_t share = constraints.max_nodes / 8;
+  uint64_t nodes = 0;
+  while (nodes < share && !budget.Exhausted() &&
+         bracket.rows_low() + grid.step < bracket.rows_high()) {
+    const uint64_t rows = bracket.rows_high() - grid.step;
+    PackingAttempt attempt =
+        PackIntoBins(occupancy, constraints.token_cap, rows * grid.slots,
+                     share - nodes, budget);
+    nodes += attempt.nodes;
+    const bool found = attempt.fit == Fit::kYes;
+    Learn(std::move(attempt), rows * grid.slots, bracket);
+    if (!found) break;
+  }
+  return nodes;
+}
+
 // Settles open numbers of rows by exact search, fewest first. Returns the nodes
 // visited.
 uint64_t SearchOpenRows(std::span<const uint32_t> occupancy,
                         const RowConstraints& constraints, const Budget& budget,
                         Bracket& bracket) {
   const RowGrid grid = bracket.grid();
-  uint64_t nodes = 0;
+  uint64_t nodes = StepDown(occupancy, constraints, budget, bracket);
   for (uint64_t rows = bracket.rows_low(); rows < bracket.rows_high();
        rows += grid.step) {
     if (nodes >= constraints.max_nodes || budget.Exhausted()) break;
@@ -147,11 +180,7 @@ uint64_t SearchOpenRows(std::span<const uint32_t> occupancy,
     PackingAttempt attempt = PackIntoBins(occupancy, constraints.token_cap,
                                           rows * grid.slots, share, budget);
     nodes += attempt.nodes;
-    if (attempt.fit == Fit::kNo) {
-      bracket.Raise(rows * grid.slots + 1, "exhaustive-search");
-    } else if (attempt.fit == Fit::kYes) {
-      bracket.Lower(std::move(attempt.bins));
-    }
+    Learn(std::move(attempt), rows * grid.slots, bracket);
   }
   return nodes;
 }

@@ -7,7 +7,8 @@
 // least admissible R (R >= min_rows, R a multiple of row_multiple) with
 // R D >= opt. opt is bracketed by lower bounds and first/best-fit decreasing;
 // where the bracket leaves R open, an exact search (bin completion, Korf 2002)
-// decides under a node limit. Deterministic; single-threaded.
+// decides under a node limit: first downward while that is easy, then upward
+// from the fewest. Deterministic; single-threaded.
 
 #ifndef ROUTEPACK_PLANNER_ROWS_H_
 #define ROUTEPACK_PLANNER_ROWS_H_

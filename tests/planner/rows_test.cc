@@ -443,6 +443,18 @@ TEST(FewestRows, KeepsBothBoundsWhenTheNodeLimitEnds) {
   EXPECT_EQ(BinsError(best.bins, sizes, 100'000), "");
 }
 
+// Twenty numbers are open. The lowest take more nodes than there are, while
+// each step down from what first-fit decreasing needs takes a few.
+TEST(FewestRows, TakesTheEasyStepsFirst) {
+  const std::vector<uint32_t> sizes = HardTriplets(120);
+  ASSERT_GE(FirstFitDecreasing(sizes, 100'000).size(), 135);
+  const RowResult result =
+      Rows(sizes, {.num_slots = 1, .token_cap = 100'000, .max_nodes = 16'000});
+  EXPECT_LE(result.rows, 122);
+  EXPECT_GE(result.rows, 120);
+  EXPECT_EQ(BinsError(result.bins, sizes, 100'000), "");
+}
+
 TEST(FewestRows, NotFoundWhenFewerRowsAreOpenAndMoreNeedFillers) {
   // 12 bins in three pieces and 30 full ones: 42 cells, 66 samples. Two rows
   // of 42 are too many.
