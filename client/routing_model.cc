@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/counter_random.h"
 #include "client/workload.h"
+#include "planner/counter_random.h"
 
 namespace routepack {
 namespace {

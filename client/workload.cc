@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/counter_random.h"
 #include "oneapi/tbb/blocked_range.h"
 #include "oneapi/tbb/parallel_for.h"
+#include "planner/counter_random.h"
 #include "proto/codec/codec.h"
 
 namespace routepack {

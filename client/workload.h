@@ -2,7 +2,7 @@
 //
 // A WorkloadSpec says everything; the same spec gives the same window on every
 // machine, sample by sample, whatever the number of threads. Random bits come
-// from counters (client/counter_random.h), counts are rounded in integers, and
+// from counters (planner/counter_random.h), counts are rounded in integers, and
 // the code is compiled without floating-point contraction; only exp, log and
 // pow of the C library enter (popularity tables and lengths), which differ by
 // at most the last bit between libraries.

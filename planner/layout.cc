@@ -1,20 +1,10 @@
 #include "planner/layout.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "oneapi/tbb/parallel_for.h"
-
-// Baseline x86-64 has no vector maximum of 32-bit integers, so the hot loops
-// are compiled for AVX2 too and chosen when the library is loaded. Resolvers
-// run before sanitizers are set up, and musl has none.
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define ROUTEPACK_MULTIVERSION __attribute__((target_clones("avx2", "default")))
-#else
-#define ROUTEPACK_MULTIVERSION
-#endif
+#include "planner/multiversion.h"
 
 namespace routepack {
 namespace {
@@ -199,7 +189,10 @@ int64_t CellCost(const AttentionStage& stage, uint64_t sum_t, uint64_t sum_t2,
   const double linear = stage.alpha * static_cast<double>(sum_t);
   const double pairs =
       stage.beta * static_cast<double>(sum_t2) / static_cast<double>(token_cap);
-  return std::llround(static_cast<double>(kScoreScale) * (linear + pairs));
+  // llround of what is not negative and below 2^53, without the call.
+  const double cost = static_cast<double>(kScoreScale) * (linear + pairs);
+  const auto whole = static_cast<int64_t>(cost);
+  return whole + (cost - static_cast<double>(whole) >= 0.5 ? 1 : 0);
 }
 
 ROUTEPACK_MULTIVERSION

@@ -15,6 +15,7 @@
 #include "planner/layout.h"
 #include "planner/placement.h"
 #include "planner/rows.h"
+#include "planner/search.h"
 #include "planner/window.h"
 
 namespace routepack {
@@ -60,6 +61,7 @@ struct PlanOptions {
   RowOrder row_order = RowOrder::kAsPlanned;
   uint64_t seed = 0;
   uint64_t row_search_nodes = 200'000;
+  SearchOptions search;
   // After this long, return the best plan so far.
   absl::Duration time_limit = absl::InfiniteDuration();
 };
@@ -81,6 +83,7 @@ struct Plan {
   Metrics reorder;                   // this placement, length-only packing
   Metrics routepack;                 // the result
   ScoreBounds bounds;
+  SearchReport search;
   std::vector<StageTiming> timings;
   bool truncated = false;
   std::vector<std::string> warnings;

@@ -19,6 +19,10 @@ namespace routepack {
 namespace {
 
 constexpr uint32_t kMaxRowOption = 1u << 24;
+// Fractions of the work, for progress. Packing is nearly all of it.
+constexpr double kBeforePacking = 0.06;
+constexpr double kAfterPacking = 0.98;
+
 constexpr uint64_t kFreeFillers = 1u << 14;
 constexpr uint64_t kFreeFillerBytes = uint64_t{64} << 20;
 
@@ -37,6 +41,7 @@ absl::Status CheckInput(const Window& window, const Placement& current,
             absl::StrCat("must not be negative, is ",
                          absl::FormatDuration(options.time_limit)));
   }
+  CheckSearch(options.search, "header.options.search", bad);
   if (current.num_layers != window.num_layers() ||
       current.num_experts != window.num_experts() ||
       current.num_ranks != window.spec().topology.num_ranks()) {
@@ -170,12 +175,12 @@ class Run {
       Stage run;
       double fraction;
     } kStages[] = {
-        {"placement", &Run::PlaceExperts, 0.1},
-        {"rows", &Run::MinimiseRows, 0.2},
-        {"bounds", &Run::FindBounds, 0.25},
-        {"baseline", &Run::EvaluateBaseline, 0.5},
-        {"demand", &Run::ProjectPlacement, 0.7},
-        {"packing", &Run::PackRows, 0.95},
+        {"placement", &Run::PlaceExperts, 0.01},
+        {"rows", &Run::MinimiseRows, 0.02},
+        {"bounds", &Run::FindBounds, 0.03},
+        {"baseline", &Run::EvaluateBaseline, 0.04},
+        {"demand", &Run::ProjectPlacement, kBeforePacking},
+        {"packing", &Run::PackRows, kAfterPacking},
         {"validation", &Run::Validate, 1.0},
     };
     for (const auto& stage : kStages) {
@@ -208,16 +213,22 @@ class Run {
     plan_.timings.push_back({name, absl::FromChrono(now - stage_start_)});
     stage_start_ = now;
     if (observer_ == nullptr) return;
+    observer_->OnProgress(
+        ProgressOf(name, fraction, plan_.evaluation.score.slowest_shard));
+  }
+
+  PlanProgress ProgressOf(const char* stage, double fraction,
+                          int64_t joint) const {
     const double unit = static_cast<double>(kScoreScale) *
                         static_cast<double>(window_.spec().token_cap);
-    observer_->OnProgress(
-        {.stage = name,
-         .fraction = fraction,
-         .rows = plan_.rows.rows,
-         .joint =
-             static_cast<double>(plan_.evaluation.score.slowest_shard) / unit,
-         .bound = static_cast<double>(plan_.bounds.for_placement) / unit,
-         .elapsed = absl::FromChrono(now - start_)});
+    return {
+        .stage = stage,
+        .fraction = fraction,
+        .rows = plan_.rows.rows,
+        .joint = static_cast<double>(joint) / unit,
+        .bound = static_cast<double>(plan_.bounds.for_placement) / unit,
+        .gap = joint == 0 ? 0 : Gap(joint, plan_.bounds.for_placement),
+        .elapsed = absl::FromChrono(std::chrono::steady_clock::now() - start_)};
   }
 
   absl::Status PlaceExperts() {
@@ -326,13 +337,20 @@ class Run {
     if (budget_.OutOfTime()) {
       plan_.truncated = true;
     } else {
-      Layout paired = EdpAwarePair(problem_, length_, budget_);
+      SearchResult found = SearchLayout(
+          problem_, length_, plan_.bounds.for_placement, options_.search,
+          options_.seed, budget_,
+          [this](const SearchProgress& progress) { OnSearch(progress); });
       if (absl::Status status = CheckBudget(); !status.ok()) return status;
-      plan_.truncated |= budget_.OutOfTime();
-      Evaluation evaluation = EvaluateLayout(problem_, paired);
-      if (evaluation.score < plan_.evaluation.score) {
-        plan_.layout = std::move(paired);
-        plan_.evaluation = std::move(evaluation);
+      plan_.truncated |= found.truncated;
+      plan_.search = std::move(found.report);
+      if (found.score < plan_.evaluation.score) {
+        plan_.layout = std::move(found.layout);
+        plan_.evaluation = EvaluateLayout(problem_, plan_.layout);
+        if (plan_.evaluation.score != found.score) {
+          return absl::InternalError(
+              "the incremental score differs from the full score");
+        }
       }
     }
     if (options_.row_order == RowOrder::kLightEnds) {
@@ -341,6 +359,22 @@ class Run {
     }
     plan_.routepack = MakeMetrics(problem_, plan_.evaluation, Cv(rank_loads_));
     return absl::OkStatus();
+  }
+
+  void OnSearch(const SearchProgress& search) {
+    if (observer_ == nullptr) return;
+    PlanProgress progress = ProgressOf(
+        "packing",
+        kBeforePacking + (kAfterPacking - kBeforePacking) * search.fraction,
+        std::min(search.incumbent.slowest_shard,
+                 plan_.evaluation.score.slowest_shard));
+    progress.acceptance_rate =
+        static_cast<double>(search.proposals.accepted) /
+        static_cast<double>(std::max<uint64_t>(search.proposals.steps, 1));
+    progress.proposals_per_second =
+        static_cast<double>(search.proposals.steps) /
+        std::max(absl::ToDoubleSeconds(search.annealing), 1e-9);
+    observer_->OnProgress(progress);
   }
 
   // What ValidatePlan checks without evaluating again what was just evaluated
@@ -391,8 +425,8 @@ class Run {
     }
     if (plan_.truncated && !plan_.rows.truncated) {
       out.push_back(
-          "time ran out before packing ended: the layout may know lengths "
-          "only");
+          "time ran out before the search ended: the layout is the best so "
+          "far");
     }
     if (plan_.bounds.hot_expert_layers > 0) {
       out.push_back(absl::StrCat(

@@ -6,8 +6,10 @@
 // trainers can move expert state meanwhile), rows, bounds, baseline, demand,
 // packing, validation. Runs on the threads of the caller's TBB arena; the plan
 // does not depend on how many there are. Peak memory besides the window: loads
-// of 4 L P bytes for each of N samples and fillers, R D cells and R G
-// row-shards (P rounded up to a multiple of 8), and some maps of L E entries.
+// of 4 L P bytes (P rounded up to a multiple of 8) for each of N samples and
+// fillers, R D cells and R G row-shards, the latter two for each thread or
+// member of the population; demand once more in 2 or 4 bytes; and some maps of
+// L E entries.
 
 #ifndef ROUTEPACK_PLANNER_PLANNER_H_
 #define ROUTEPACK_PLANNER_PLANNER_H_
@@ -22,14 +24,20 @@
 namespace routepack {
 
 // Plans are reproducible within one version of the algorithms.
-inline constexpr std::string_view kAlgorithmVersion = "2026.11-ffd-pair";
+inline constexpr std::string_view kAlgorithmVersion =
+    "2026.12-population-annealing";
 
 struct PlanProgress {
-  std::string_view stage;  // that has just ended: "placement", "rows", ...
+  std::string_view stage;  // that has just ended: "placement", "rows", ...;
+                           // "packing" also while it runs
   double fraction = 0;     // of the work, in [0, 1]
   uint32_t rows = 0;       // 0 before they are known
   double joint = 0;        // best so far, token-cap units; 0 before
   double bound = 0;        // for the placement; 0 before
+  double gap = 0;          // joint / bound - 1; 0 before
+  // Of the search, while it runs.
+  double acceptance_rate = 0;  // accepted per step
+  double proposals_per_second = 0;
   absl::Duration elapsed;
 };
 

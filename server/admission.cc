@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "planner/demand.h"
 #include "planner/planner.h"
+#include "planner/search.h"
 #include "proto/codec/status.h"
 
 namespace routepack::server {
@@ -29,21 +30,87 @@ absl::uint128 MostItems(const WindowSpec& spec, const PlanOptions& options) {
   return std::min(cells, samples + MostFillers(spec));
 }
 
+// What the packing of a window can grow to: a cell for each item, and G
+// row-shards for D cells.
+struct PackingSize {
+  absl::uint128 items;
+  absl::uint128 row_shards;
+};
+
+// First layouts: each candidate is kept, 8 bytes an item, and for a restart
+// made anew with its sketch, 20 bytes an item and q floats a row; pairing holds
+// the loads of its cells and row-shards.
+absl::uint128 CandidateBytes(const WindowSpec& spec, const PackingSize& size,
+                             const SearchOptions& options) {
+  const absl::uint128 rows = size.items / spec.topology.num_slots();
+  return options.candidates *
+         (28 * size.items + 4 * options.projections * rows);
+}
+absl::uint128 PairingBytes(const PackingSize& size, absl::uint128 loads,
+                           const SearchOptions& options, uint32_t threads) {
+  return std::min(threads, std::max(options.candidates, 2u)) *
+         (size.items + size.row_shards) * loads;
+}
+
+// Lanes of loads (planner/load_lanes.h): blocks of eight layers, ranks padded
+// to pairs.
+absl::uint128 LaneBlocks(const WindowSpec& spec) {
+  return (absl::uint128(spec.num_layers) + 7) / 8;
+}
+absl::uint128 Lanes(const WindowSpec& spec) {
+  return LaneBlocks(spec) * 8 *
+         ((absl::uint128(spec.topology.num_ranks()) + 1) / 2 * 2);
+}
+
+// Demand in lanes, two bytes where no sample can exceed them.
+absl::uint128 LaneDemandBytes(const WindowSpec& spec, const PackingSize& size) {
+  const bool narrow = uint64_t{spec.top_k} * spec.token_cap <=
+                      std::numeric_limits<uint16_t>::max();
+  return size.items * (Lanes(spec) * (narrow ? 2 : 4) + LaneBlocks(spec) * 8);
+}
+
+// Each member (planner/chain.h) has the loads of row-shards and some numbers of
+// every row-shard, cell and item. While members are resampled there are twice
+// as many.
+absl::uint128 PopulationBytes(const WindowSpec& spec, const PackingSize& size,
+                              const SearchOptions& options) {
+  const absl::uint128 stages = spec.attention.size();
+  const absl::uint128 member =
+      size.row_shards *
+          (4 * Lanes(spec) + 8 * LaneBlocks(spec) + 4 * stages + 32) +
+      size.items * (12 * stages + 96);
+  return 2 * options.population * member;
+}
+
+absl::uint128 SearchBytes(const WindowSpec& spec, const PackingSize& size,
+                          absl::uint128 loads, const SearchOptions& options,
+                          uint32_t threads) {
+  const absl::uint128 candidates = CandidateBytes(spec, size, options);
+  const absl::uint128 pairing = PairingBytes(size, loads, options, threads);
+  if (options.effort == Effort::kSeeds) return candidates + pairing;
+  // Seeds and members take turns.
+  return candidates + LaneDemandBytes(spec, size) +
+         std::max(pairing, PopulationBytes(spec, size, options));
+}
+
 }  // namespace
 
-uint64_t PlanningBytes(const WindowSpec& spec, const PlanOptions& options) {
+uint64_t PlanningBytes(const WindowSpec& spec, const PlanOptions& options,
+                       uint32_t threads) {
   const absl::uint128 window = WindowBytes(spec.num_samples, spec.num_layers,
                                            spec.num_experts, spec.token_cap);
-  // As many cells as items; G row-shards for D cells.
   const absl::uint128 items = MostItems(spec, options);
-  const absl::uint128 row_shards =
-      items * spec.topology.num_shards() / spec.topology.num_slots();
-  const absl::uint128 loads = (2 * items + row_shards) * spec.num_layers *
+  const PackingSize size{.items = items,
+                         .row_shards = items * spec.topology.num_shards() /
+                                       spec.topology.num_slots()};
+  const absl::uint128 loads = absl::uint128(spec.num_layers) *
                               DemandStride(spec.topology.num_ranks()) *
                               sizeof(uint32_t);
+  const SearchOptions search = ResolveSearch(options.search, spec.num_samples);
   const absl::uint128 experts =
       absl::uint128(spec.num_layers) * spec.num_experts * (4 + 8 + 16 + 24);
-  const absl::uint128 bytes = window + loads + experts;
+  const absl::uint128 bytes = window + experts + items * loads +
+                              SearchBytes(spec, size, loads, search, threads);
   constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
   return bytes > kMax ? kMax : static_cast<uint64_t>(bytes);
 }

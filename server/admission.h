@@ -20,11 +20,13 @@
 namespace routepack::server {
 
 // Bytes that a window takes from header to plan: its counts and samples, the
-// loads of samples, fillers, cells and row-shards (planner/planner.h), as many
-// of them as the header allows, and per layer and expert a sample being decoded
-// (4 bytes), window loads (8), two placements (16) and three as messages (24):
-// the one before, the one that is announced and the plan's. Saturates.
-uint64_t PlanningBytes(const WindowSpec& spec, const PlanOptions& options);
+// demand of samples and fillers, what the search holds on `threads` threads
+// (planner/planner.h), with as many cells as the header allows, and per layer
+// and expert a sample being decoded (4 bytes), window loads (8), two placements
+// (16) and three as messages (24): the one before, the one that is announced
+// and the plan's. Saturates.
+uint64_t PlanningBytes(const WindowSpec& spec, const PlanOptions& options,
+                       uint32_t threads);
 
 class Admission;
 

@@ -82,18 +82,25 @@ PlanRecord ReadyRecord(const WindowSession& session, v1::Plan plan,
   return record;
 }
 
+uint32_t ThreadsOf(const ServerOptions& options) {
+  return options.threads != 0
+             ? options.threads
+             : static_cast<uint32_t>(tbb::info::default_concurrency());
+}
+
 }  // namespace
+
+uint32_t PlanningThreads(const ServerOptions& options) {
+  return std::max(ThreadsOf(options), options.concurrent_plans);
+}
 
 Worker::Worker(const ServerOptions& options, WindowTable* table, Log log)
     : table_(table),
       log_(std::move(log)),
-      threads_(options.threads != 0
-                   ? options.threads
-                   : static_cast<uint32_t>(tbb::info::default_concurrency())),
+      threads_(ThreadsOf(options)),
       checking_arena_(static_cast<int>(threads_)),
-      planning_arena_(
-          static_cast<int>(std::max(threads_, options.concurrent_plans)),
-          options.concurrent_plans),
+      planning_arena_(static_cast<int>(PlanningThreads(options)),
+                      options.concurrent_plans),
       planning_(options.concurrent_plans),
       checking_(1) {}
 

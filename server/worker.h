@@ -26,6 +26,9 @@ namespace routepack::server {
 // The engine's name in plans and in GetServerInfo.
 inline constexpr char kBackend[] = "cpu";
 
+// --threads, or one per CPU; at least one for each concurrent plan.
+uint32_t PlanningThreads(const ServerOptions& options);
+
 class Worker {
  public:
   // `table` outlives the worker.

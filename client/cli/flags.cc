@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -18,6 +19,8 @@ ABSL_FLAG(bool, json, false, "Print JSON for machines instead of tables.");
 ABSL_FLAG(std::string, output, "",
           "File to write; .json is JSON, other extensions are binary.");
 ABSL_FLAG(uint32_t, rows, 4, "Rows of the layout to print.");
+ABSL_FLAG(bool, verbose, false,
+          "Print how the search for the layout went, too; -v for short.");
 
 ABSL_FLAG(std::string, server, "",
           "host:port of routepackd. Default: $ROUTEPACK_SERVER, else "
@@ -60,10 +63,47 @@ ABSL_FLAG(bool, allow_filler, false,
           "cells.");
 ABSL_FLAG(std::string, row_order, "",
           "Order of rows: as_planned or light_ends; empty: the window's.");
+ABSL_FLAG(std::string, effort, "",
+          "How hard to search for a better packing of N samples: seeds (the "
+          "best of 32 first layouts; some ms), fast (200 N proposals, within "
+          "20 and 800 thousand), balanced (2,000 N, within 0.2 and 8 million; "
+          "some 0.3 s for 512 samples, 5 s for the largest windows) or best "
+          "(20,000 N, within 2 and 80 million: ten times as long). Never worse "
+          "than length-only "
+          "packing. Empty: the window's, else balanced.");
 ABSL_FLAG(uint64_t, seed, 0, "Seed of random choices; 0: the window's.");
 ABSL_FLAG(absl::Duration, time_limit, absl::ZeroDuration(),
           "Stop improving after this time, e.g. 2s; 0: the window's, else "
           "none.");
+ABSL_FLAG(uint64_t, steps, 0,
+          "Proposals of the search, all members and temperatures together; "
+          "time is in proportion. 0: the window's, else the effort's.");
+ABSL_FLAG(uint32_t, levels, 0,
+          "Temperatures of the annealing, in [2, 1024]. 0: the window's, else "
+          "16 (fast), 32 (balanced) or 64 (best).");
+ABSL_FLAG(uint32_t, population, 0,
+          "Layouts annealed side by side, in [1, 1024], for more variety and "
+          "fewer steps each. 0: the window's, else 2 (fast), 4 (balanced) or "
+          "8 (best).");
+ABSL_FLAG(uint32_t, candidates, 0,
+          "First layouts to try, in [1, 65536]. 0: the window's, else 8 "
+          "(fast), 16 (balanced) or 32 (seeds, best).");
+ABSL_FLAG(uint32_t, choice_width, 0,
+          "From how many leading choices a first layout draws, in [1, 65536]; "
+          "1 is no chance at all. 0: the window's, else 4.");
+ABSL_FLAG(uint32_t, projections, 0,
+          "Directions in which layouts are projected to tell them apart, in "
+          "[1, 1024]. 0: the window's, else 16.");
+ABSL_FLAG(std::optional<double>, diversity_penalty, std::nullopt,
+          "How much the excess cost of a member of the population weighs "
+          "against its distance from the others, in [0, 1e6]. Empty: the "
+          "window's, else 1.");
+ABSL_FLAG(std::optional<double>, guided_probability, std::nullopt,
+          "Part of the proposals that look for the slowest row and sample, in "
+          "[0, 1]; the others are uniform. Empty: the window's, else 0.8.");
+ABSL_FLAG(std::optional<double>, relocation_probability, std::nullopt,
+          "Part of the proposals that move one sample instead of swapping "
+          "two, in [0, 1]. Empty: the window's, else 0.2.");
 ABSL_FLAG(uint32_t, threads, 0, "Planner threads; 0: one a core.");
 
 namespace routepack::cli {
@@ -74,7 +114,7 @@ constexpr char kDefaultServer[] = "localhost:7070";
 // Overrides `set` by the flag unless it is 0.
 template <typename Flag, typename Set>
 void Override(const Flag& flag, Set&& set) {
-  if (const uint32_t value = absl::GetFlag(flag); value != 0) set(value);
+  if (const auto value = absl::GetFlag(flag); value != 0) set(value);
 }
 
 bool MeshFlagGiven() {
@@ -115,6 +155,47 @@ absl::Status ApplyStageFlag(v1::Topology& topology) {
     topology.add_moe_layers_per_stage(layers);
   }
   return absl::OkStatus();
+}
+
+absl::Status ApplyEffortFlag(v1::SearchOptions& search) {
+  const std::string effort = absl::GetFlag(FLAGS_effort);
+  if (effort.empty()) return absl::OkStatus();
+  if (effort == "seeds") {
+    search.set_effort(v1::EFFORT_SEEDS);
+  } else if (effort == "fast") {
+    search.set_effort(v1::EFFORT_FAST);
+  } else if (effort == "balanced") {
+    search.set_effort(v1::EFFORT_BALANCED);
+  } else if (effort == "best") {
+    search.set_effort(v1::EFFORT_BEST);
+  } else {
+    return UsageError(absl::StrCat("--effort=", effort,
+                                   ": must be seeds, fast, balanced or best"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ApplySearchFlags(v1::SearchOptions& search) {
+  Override(FLAGS_steps, [&](uint64_t value) { search.set_steps(value); });
+  Override(FLAGS_levels, [&](uint32_t value) { search.set_levels(value); });
+  Override(FLAGS_population,
+           [&](uint32_t value) { search.set_population(value); });
+  Override(FLAGS_candidates,
+           [&](uint32_t value) { search.set_candidates(value); });
+  Override(FLAGS_choice_width,
+           [&](uint32_t value) { search.set_choice_width(value); });
+  Override(FLAGS_projections,
+           [&](uint32_t value) { search.set_projections(value); });
+  if (const auto value = absl::GetFlag(FLAGS_diversity_penalty)) {
+    search.set_diversity_penalty(*value);
+  }
+  if (const auto value = absl::GetFlag(FLAGS_guided_probability)) {
+    search.set_guided_probability(*value);
+  }
+  if (const auto value = absl::GetFlag(FLAGS_relocation_probability)) {
+    search.set_relocation_probability(*value);
+  }
+  return ApplyEffortFlag(search);
 }
 
 absl::Status ApplyAttentionConfig(const std::string& path,
@@ -160,8 +241,23 @@ std::vector<std::string> WindowFlags() {
           "attention_config"};
 }
 std::vector<std::string> OptionFlags() {
-  return {"placement", "min_rows", "row_multiple", "allow_filler",
-          "row_order", "seed",     "time_limit"};
+  return {"placement",
+          "min_rows",
+          "row_multiple",
+          "allow_filler",
+          "row_order",
+          "effort",
+          "seed",
+          "time_limit",
+          "steps",
+          "levels",
+          "population",
+          "candidates",
+          "choice_width",
+          "projections",
+          "diversity_penalty",
+          "guided_probability",
+          "relocation_probability"};
 }
 
 std::vector<std::string> Concat(
@@ -229,6 +325,12 @@ absl::Status ApplyOptionFlags(v1::WindowHeader& header) {
         google::protobuf::util::TimeUtil::NanosecondsToDuration(
             absl::ToInt64Nanoseconds(limit));
   }
+  // A message without fields would make the header another one.
+  v1::SearchOptions search = options.search();
+  if (absl::Status status = ApplySearchFlags(search); !status.ok()) {
+    return status;
+  }
+  if (search.ByteSizeLong() != 0) *options.mutable_search() = search;
   return absl::OkStatus();
 }
 

@@ -18,6 +18,7 @@
 ABSL_DECLARE_FLAG(bool, json);
 ABSL_DECLARE_FLAG(std::string, output);
 ABSL_DECLARE_FLAG(uint32_t, rows);
+ABSL_DECLARE_FLAG(bool, verbose);
 // Server.
 ABSL_DECLARE_FLAG(std::string, server);
 ABSL_DECLARE_FLAG(absl::Duration, timeout);
@@ -48,7 +49,7 @@ namespace routepack::cli {
 std::vector<std::string> ServerFlags();  // server, timeout
 std::vector<std::string> KeyFlags();     // job, run, step, minibatch
 std::vector<std::string> WindowFlags();  // ep ... attention_config
-std::vector<std::string> OptionFlags();  // placement ... time_limit
+std::vector<std::string> OptionFlags();  // placement ... relocation_...
 std::vector<std::string> Concat(
     std::initializer_list<std::vector<std::string>> lists);
 

@@ -35,7 +35,8 @@ absl::Status Run(const Args&) {
     return absl::OkStatus();
   }
   if (response->has_plan()) {
-    std::cout << PlanReport(response->plan(), 0, absl::GetFlag(FLAGS_rows));
+    std::cout << PlanReport(response->plan(), 0, absl::GetFlag(FLAGS_rows),
+                            absl::GetFlag(FLAGS_verbose));
     if (!output.empty()) std::cout << "\nplan written to " << output << "\n";
   } else {
     const v1::PlanSummary& summary = response->summary();
@@ -58,7 +59,8 @@ Command GetCommand() {
       .examples = {"routepackctl get --job=grpo --step=7",
                    "routepackctl get --job=grpo --step=7 "
                    "--output=plan.rpp"},
-      .flags = Concat({KeyFlags(), ServerFlags(), {"output", "json", "rows"}}),
+      .flags = Concat(
+          {KeyFlags(), ServerFlags(), {"output", "json", "rows", "verbose"}}),
       .run = Run};
 }
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <iostream>
 #include <numeric>
 #include <unordered_set>
@@ -22,20 +21,6 @@ ABSL_FLAG(bool, health, false,
 
 namespace routepack::cli {
 namespace {
-
-// One character a value, from ' ' (0) to '@' (the largest).
-std::string Sparkline(const std::vector<double>& values) {
-  static constexpr char kLevels[] = " .:-=+*#%@";
-  constexpr int kTop = sizeof(kLevels) - 2;
-  const double top =
-      values.empty() ? 0 : *std::max_element(values.begin(), values.end());
-  std::string line;
-  for (double value : values) {
-    line +=
-        kLevels[top > 0 ? static_cast<int>(std::ceil(kTop * value / top)) : 0];
-  }
-  return line;
-}
 
 // Lengths: order statistics, and how many fall into each of kBins equal parts.
 struct Lengths {

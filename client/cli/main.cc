@@ -139,6 +139,11 @@ bool AsksForHelp(const std::string& arg) {
   return arg == "--help" || arg == "-help" || arg == "-h";
 }
 
+bool Takes(const Command& command, const std::string& flag) {
+  return std::find(command.flags.begin(), command.flags.end(), flag) !=
+         command.flags.end();
+}
+
 // Checks that every flag is one of the command's and its value can be read, so
 // that errors carry our exit code and nearest names; Abseil parses afterwards.
 absl::Status CheckFlags(const Command& command, const Args& args) {
@@ -148,16 +153,13 @@ absl::Status CheckFlags(const Command& command, const Args& args) {
         absl::StripPrefix(absl::StripPrefix(args[i], "-"), "-");
     const size_t equals = arg.find('=');
     const std::string given(arg.substr(0, equals));
-    auto takes = [&](const std::string& name) {
-      return std::find(command.flags.begin(), command.flags.end(), name) !=
-             command.flags.end();
-    };
     std::string name = given;
-    const bool negated =
-        !takes(name) && absl::StartsWith(name, "no") && takes(name.substr(2));
+    const bool negated = !Takes(command, name) &&
+                         absl::StartsWith(name, "no") &&
+                         Takes(command, name.substr(2));
     if (negated) name = name.substr(2);
     absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
-    if (!takes(name) || flag == nullptr ||
+    if (!Takes(command, name) || flag == nullptr ||
         (negated && !flag->IsOfType<bool>())) {
       return UsageError(absl::StrCat("unknown flag '--", given, "'.",
                                      Suggestion(given, "--", command.flags)));
@@ -188,15 +190,11 @@ absl::Status CheckFlags(const Command& command, const Args& args) {
 
 // What to do about an error; empty if its message says it all.
 std::string NextStep(const Command& command, const absl::Status& status) {
-  const auto takes = [&](const char* name) {
-    return std::find(command.flags.begin(), command.flags.end(), name) !=
-           command.flags.end();
-  };
   if (IsUsageError(status)) {
     return absl::StrCat("See 'routepackctl ", command.name, " --help'.");
   }
   if (PreconditionOf(status).type == "CELLS_EXCEED_SAMPLES" &&
-      takes("allow_filler")) {
+      Takes(command, "allow_filler")) {
     return "--allow_filler adds zero-loss samples; a smaller --dp or "
            "--min_rows needs fewer.";
   }
@@ -206,13 +204,13 @@ std::string NextStep(const Command& command, const absl::Status& status) {
              "--server=host:port.";
     case absl::StatusCode::kNotFound:
       // Commands with arguments look for files.
-      return takes("job") && command.max_args == 0
+      return Takes(command, "job") && command.max_args == 0
                  ? "'routepackctl list' shows what the server has."
                  : "";
     case absl::StatusCode::kAlreadyExists:
       return "Take another --run, --step or --minibatch.";
     case absl::StatusCode::kDeadlineExceeded:
-      return takes("timeout") ? "--timeout gives it longer." : "";
+      return Takes(command, "timeout") ? "--timeout gives it longer." : "";
     default:
       return "";
   }
@@ -248,6 +246,10 @@ int RunCommand(const Command& command, char* program, Args args) {
   if (std::any_of(args.begin(), flags_end, AsksForHelp)) {
     std::cout << CommandHelp(command);
     return 0;
+  }
+  if (Takes(command, "verbose")) {
+    std::replace(args.begin(), std::find(args.begin(), args.end(), "--"),
+                 std::string("-v"), std::string("--verbose"));
   }
   absl::Status status = CheckFlags(command, args);
   if (status.ok()) {

@@ -145,7 +145,8 @@ absl::Status Run(const Args& args) {
     std::cout << ToJson(*plan);
     return absl::OkStatus();
   }
-  std::cout << PlanReport(*plan, token_cap, absl::GetFlag(FLAGS_rows));
+  std::cout << PlanReport(*plan, token_cap, absl::GetFlag(FLAGS_rows),
+                          absl::GetFlag(FLAGS_verbose));
   if (!output.empty()) std::cout << "\nplan written to " << output << "\n";
   return absl::OkStatus();
 }
@@ -162,13 +163,16 @@ Command PlanCommand() {
           "with the planner that is built in, or with --server through\n"
           "routepackd, and prints what the plan is worth. The other flags\n"
           "override what the file says, so that one window can be planned for\n"
-          "several settings; score needs the same ones.",
+          "several settings; score needs the same ones. -v shows how the\n"
+          "search went: what each stage gained, which proposals were accepted\n"
+          "at which temperature, when it converged and why it ended.",
       .examples = {"routepackctl plan window.rpw --output=plan.json",
                    "routepackctl plan window.rpw --ep=16 --dp=16 "
                    "--attention_config=config.json",
+                   "routepackctl plan window.rpw --effort=best -v",
                    "routepackctl plan window.json --server=localhost:7070",
                    "routepackctl plan window.rpw --json | jq .bounds"},
-      .flags = Concat({{"output", "json", "rows", "threads"},
+      .flags = Concat({{"output", "json", "rows", "verbose", "threads"},
                        WindowFlags(),
                        OptionFlags(),
                        ServerFlags(),

@@ -7,21 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/flags.h"
+#include "client/cli/search_report.h"
 #include "client/cli/table.h"
 #include "client/cli/terminal.h"
 #include "google/protobuf/util/json_util.h"
 
 namespace routepack::cli {
 namespace {
-
-double Seconds(const google::protobuf::Duration& duration) {
-  return static_cast<double>(duration.seconds()) + 1e-9 * duration.nanos();
-}
-
-std::string Line(const std::string& label, const std::string& text) {
-  const std::string padding(label.size() < 12 ? 12 - label.size() : 1, ' ');
-  return absl::StrCat(OutputStyle().Bold(label), padding, text, "\n");
-}
 
 std::string PlacementText(const v1::PlacementChange& change) {
   const double total = std::max<double>(1, change.experts_total());
@@ -132,6 +124,15 @@ std::string Timings(const v1::Plan& plan) {
 
 }  // namespace
 
+double Seconds(const google::protobuf::Duration& duration) {
+  return static_cast<double>(duration.seconds()) + 1e-9 * duration.nanos();
+}
+
+std::string Line(const std::string& label, const std::string& text) {
+  const std::string padding(label.size() < 12 ? 12 - label.size() : 1, ' ');
+  return absl::StrCat(OutputStyle().Bold(label), padding, text, "\n");
+}
+
 std::string RowsText(const v1::Plan& plan) {
   const v1::RowCertificate& rows = plan.rows();
   const uint64_t slots =
@@ -152,7 +153,7 @@ std::string RowsText(const v1::Plan& plan) {
 }
 
 std::string PlanReport(const v1::Plan& plan, uint32_t token_cap,
-                       uint32_t rows_shown) {
+                       uint32_t rows_shown, bool verbose) {
   const Style style = OutputStyle();
   const v1::ExplicitShards& topology = plan.topology();
   std::string text =
@@ -189,6 +190,7 @@ std::string PlanReport(const v1::Plan& plan, uint32_t token_cap,
                                      " layer(s) one expert is hotter than the "
                                      "mean rank")));
   }
+  absl::StrAppend(&text, SearchText(plan, verbose));
   absl::StrAppend(&text, Line("time", Timings(plan)));
   if (plan.layout().filler_sample_ids_size() != 0) {
     absl::StrAppend(
@@ -227,6 +229,11 @@ std::string EventText(const v1::PlanEvent& event) {
       }
       if (progress.gap() != 0) {
         absl::StrAppend(&text, ", gap ", Percent(progress.gap()));
+      }
+      if (progress.proposals_per_second() != 0) {
+        absl::StrAppend(&text, ", ", Percent(progress.acceptance_rate(), 1),
+                        " accepted, ", Rounded(progress.proposals_per_second()),
+                        " proposals/s");
       }
       return text;
     }

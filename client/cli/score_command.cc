@@ -127,8 +127,8 @@ absl::StatusOr<std::optional<Placement>> CurrentPlacement(
 // Encodes the plan anew from what the window and the stated placement and
 // layout say, and compares it with the stated message. `plan` is a valid one,
 // its evaluation recomputed. Taken as stated: what describes the run (key,
-// options, timings, warnings, truncated, backend, version), and what a limit
-// in time or only a server can tell.
+// options, search report, timings, warnings, truncated, backend, version), and
+// what a limit in time or only a server can tell.
 absl::Status CheckRest(const LoadedWindow& loaded, const v1::Plan& stated,
                        Plan plan) {
   const Window& window = loaded.window;
@@ -148,6 +148,7 @@ absl::Status CheckRest(const LoadedWindow& loaded, const v1::Plan& stated,
                             .options = stated.options(),
                             .backend = stated.backend()};
   v1::Plan expected = EncodePlan(window, plan, *options, context);
+  *expected.mutable_options() = stated.options();
   *expected.mutable_timings() = stated.timings();
   expected.set_algorithm_version(stated.algorithm_version());
   google::protobuf::util::MessageDifferencer differencer;
@@ -211,8 +212,8 @@ Command ScoreCommand() {
               "Recomputes coverage, caps, the row certificate, all metrics,\n"
               "bounds and the exact score here, and exits 1 at the first\n"
               "difference. Only what describes the run is taken as stated:\n"
-              "key, options, timings, warnings, backend and version. Give the\n"
-              "window flags that plan was given.",
+              "key, options, search report, timings, warnings, backend and\n"
+              "version. Give the window flags that plan was given.",
           .examples = {"routepackctl score window.rpw plan.json",
                        "routepackctl score window.rpw plan.rpp --ep=16 "
                        "--dp=16"},

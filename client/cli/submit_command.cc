@@ -21,7 +21,8 @@ absl::Status Wait(PlannerClient& client, const v1::WindowHeader& header,
     std::cout << ToJson(*plan);
   } else {
     std::cout << PlanReport(*plan, header.token_cap(),
-                            absl::GetFlag(FLAGS_rows));
+                            absl::GetFlag(FLAGS_rows),
+                            absl::GetFlag(FLAGS_verbose));
   }
   return absl::OkStatus();
 }
@@ -82,7 +83,7 @@ Command SubmitCommand() {
           .examples = {"routepackctl submit window.rpw --job=grpo --step=7",
                        "routepackctl submit window.rpw --job=grpo --step=7 "
                        "--wait"},
-          .flags = Concat({{"wait", "json", "rows"},
+          .flags = Concat({{"wait", "json", "rows", "verbose"},
                            ServerFlags(),
                            KeyFlags(),
                            WindowFlags(),

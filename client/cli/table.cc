@@ -1,6 +1,7 @@
 #include "client/cli/table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -67,6 +68,12 @@ std::string Milliseconds(double seconds) {
   return absl::StrFormat("%.1f ms", 1e3 * seconds);
 }
 
+std::string Rounded(double value) {
+  if (value >= 1e6) return absl::StrFormat("%.2f M", value / 1e6);
+  if (value >= 1e3) return absl::StrFormat("%.1f k", value / 1e3);
+  return absl::StrFormat("%.0f", value);
+}
+
 std::string Bytes(uint64_t bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);
@@ -77,6 +84,19 @@ std::string Bytes(uint64_t bytes) {
   }
   return unit == 0 ? absl::StrFormat("%d B", bytes)
                    : absl::StrFormat("%.1f %s", value, kUnits[unit]);
+}
+
+std::string Sparkline(const std::vector<double>& values) {
+  static constexpr char kLevels[] = " .:-=+*#%@";
+  constexpr int kTop = sizeof(kLevels) - 2;
+  const double top =
+      values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+  std::string line;
+  for (double value : values) {
+    line +=
+        kLevels[top > 0 ? static_cast<int>(std::ceil(kTop * value / top)) : 0];
+  }
+  return line;
 }
 
 }  // namespace routepack::cli

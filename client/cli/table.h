@@ -35,7 +35,10 @@ std::string Fixed(double value, int digits);        // "12.35"
 std::string Percent(double ratio, int digits = 2);  // 0.1 is "10.00%"
 std::string Change(double before, double after);    // "-3.13%", "-" from 0
 std::string Milliseconds(double seconds);           // "12.3 ms"
+std::string Rounded(double value);                  // "1.25 M", "87.3 k"
 std::string Bytes(uint64_t bytes);                  // "64.0 MiB"
+// One character a value, from ' ' (0) to '@' (the largest); none is negative.
+std::string Sparkline(const std::vector<double>& values);
 
 }  // namespace routepack::cli
 

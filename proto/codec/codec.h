@@ -7,6 +7,7 @@
 //
 //   window_codec.h  headers, samples and options to planner values
 //   plan_codec.h    plans to messages and back
+//   search_codec.h  options and reports of the search
 //   rank_plan.h     the part of a plan that one rank needs
 //   status.h        errors on the wire
 
@@ -15,6 +16,7 @@
 
 #include "proto/codec/plan_codec.h"
 #include "proto/codec/rank_plan.h"
+#include "proto/codec/search_codec.h"
 #include "proto/codec/status.h"
 #include "proto/codec/window_codec.h"
 

@@ -6,16 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/codec/duration.h"
+#include "proto/codec/score_units.h"
+#include "proto/codec/search_codec.h"
 
 namespace routepack {
 namespace {
 
 constexpr size_t kVersionDigits = 12;
-
-// Score units of one token-cap unit.
-double UnitsPerCap(const Window& window) {
-  return static_cast<double>(kScoreScale) * window.spec().token_cap;
-}
 
 v1::RowOutcome EncodeOutcome(RowOutcome outcome) {
   switch (outcome) {
@@ -125,7 +122,8 @@ v1::PlacementPolicy EncodePolicy(PlacementPolicy policy) {
   return v1::PLACEMENT_POLICY_UNSPECIFIED;
 }
 
-void EncodeOptions(const PlanOptions& used, v1::PlanOptions* message) {
+void EncodeOptions(const PlanOptions& used, uint32_t num_items,
+                   v1::PlanOptions* message) {
   message->set_placement(EncodePolicy(used.placement));
   message->set_min_rows(used.min_rows);
   message->set_row_multiple(used.row_multiple);
@@ -140,6 +138,8 @@ void EncodeOptions(const PlanOptions& used, v1::PlanOptions* message) {
   } else {
     *message->mutable_time_limit() = EncodeDuration(used.time_limit);
   }
+  EncodeSearchOptions(ResolveSearch(used.search, num_items),
+                      message->mutable_search());
 }
 
 v1::CountsOrigin EncodeOrigin(CountsOrigin origin) {
@@ -208,10 +208,7 @@ void EncodeMetrics(const Metrics& metrics, v1::Metrics* message) {
   message->set_balance_efficiency(metrics.balance_efficiency);
   message->set_attention(metrics.attention);
   message->set_joint(metrics.joint);
-  v1::ExactScore* score = message->mutable_score();
-  score->set_slowest_shard(metrics.score.slowest_shard);
-  score->set_total(metrics.score.total);
-  score->set_worst_row(metrics.score.worst_row);
+  EncodeScore(metrics.score, message->mutable_score());
   message->clear_stages();
   for (const StageMetrics& stage : metrics.stages) {
     v1::StageMetrics* out = message->add_stages();
@@ -228,9 +225,9 @@ v1::Progress EncodeProgress(const PlanProgress& progress) {
   message.set_rows(progress.rows);
   message.set_joint(progress.joint);
   message.set_bound(progress.bound);
-  if (progress.joint > 0 && progress.bound > 0) {
-    message.set_gap(progress.joint / progress.bound - 1);
-  }
+  message.set_gap(progress.gap);
+  message.set_acceptance_rate(progress.acceptance_rate);
+  message.set_proposals_per_second(progress.proposals_per_second);
   *message.mutable_elapsed() = EncodeDuration(progress.elapsed);
   return message;
 }
@@ -258,11 +255,15 @@ v1::Plan EncodePlan(const Window& window, const Plan& plan,
     *out->mutable_duration() = EncodeDuration(timing.duration);
   }
   *message.mutable_options() = context.options;
-  EncodeOptions(used, message.mutable_options());
+  EncodeOptions(used, window.num_samples() + plan.num_fillers,
+                message.mutable_options());
   message.set_backend(context.backend);
   message.set_algorithm_version(std::string(kAlgorithmVersion));
   message.set_truncated(plan.truncated);
   message.mutable_warnings()->Add(plan.warnings.begin(), plan.warnings.end());
+  if (!plan.search.stages.empty()) {
+    EncodeSearchReport(window, plan.search, message.mutable_search_report());
+  }
   return message;
 }
 

@@ -41,7 +41,8 @@ v1::Progress EncodeProgress(const PlanProgress& progress);
 // A Plan message back to values, checked against its window: the digest is the
 // window's, every sample id known and in one cell, stated token sums right.
 // For `routepackctl score`, which then recomputes all it says with
-// ValidatePlan. Of the evaluation only the score is filled in.
+// ValidatePlan. Of the evaluation only the score is filled in; the search's
+// report is taken as stated.
 // INVALID_ARGUMENT lists violations with paths in Plan.
 absl::StatusOr<Plan> DecodePlan(const Window& window, const v1::Plan& message);
 

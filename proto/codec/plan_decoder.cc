@@ -1,4 +1,3 @@
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +9,8 @@
 #include "planner/errors.h"
 #include "proto/codec/duration.h"
 #include "proto/codec/plan_codec.h"
+#include "proto/codec/score_units.h"
+#include "proto/codec/search_codec.h"
 #include "proto/codec/window_codec.h"
 
 namespace routepack {
@@ -161,27 +162,13 @@ Metrics DecodeMetrics(const v1::Metrics& message) {
                   .balance_efficiency = message.balance_efficiency(),
                   .attention = message.attention(),
                   .joint = message.joint(),
-                  .score = {.slowest_shard = message.score().slowest_shard(),
-                            .total = message.score().total(),
-                            .worst_row = message.score().worst_row()}};
+                  .score = DecodeScore(message.score())};
   for (const v1::StageMetrics& stage : message.stages()) {
     metrics.stages.push_back({.num_layers = stage.num_layers(),
                               .ep_peak_sum = stage.ep_peak_sum(),
                               .tail_peak = stage.tail_peak()});
   }
   return metrics;
-}
-
-// Back to score units: exact for bounds below 2^51 units.
-int64_t DecodeBound(double joint, const Window& window, std::string_view field,
-                    Violations& bad) {
-  const double units =
-      joint * static_cast<double>(kScoreScale) * window.spec().token_cap;
-  if (!(units >= 0 && units < 0x1p62)) {
-    bad.Add(field, absl::StrCat("is ", joint, ", out of range"));
-    return 0;
-  }
-  return std::llround(units);
 }
 
 std::vector<StageTiming> DecodeTimings(const v1::Plan& message,
@@ -250,12 +237,15 @@ absl::StatusOr<Plan> DecodePlan(const Window& window, const v1::Plan& message) {
   plan.routepack = DecodeMetrics(message.routepack());
   plan.evaluation.score = plan.routepack.score;
   plan.bounds = {
-      .for_placement = DecodeBound(message.bounds().joint_for_placement(),
-                                   window, "bounds.joint_for_placement", bad),
+      .for_placement = DecodeCost(message.bounds().joint_for_placement(),
+                                  window, "bounds.joint_for_placement", bad),
       .for_any_placement =
-          DecodeBound(message.bounds().joint_for_any_placement(), window,
-                      "bounds.joint_for_any_placement", bad),
+          DecodeCost(message.bounds().joint_for_any_placement(), window,
+                     "bounds.joint_for_any_placement", bad),
       .hot_expert_layers = message.bounds().hot_expert_layers()};
+  if (message.has_search_report()) {
+    plan.search = DecodeSearchReport(window, message.search_report(), bad);
+  }
   plan.timings = DecodeTimings(message, bad);
   plan.truncated = message.truncated();
   plan.warnings.assign(message.warnings().begin(), message.warnings().end());

@@ -11,6 +11,22 @@
 namespace routepack {
 namespace {
 
+// The effort's own steps depend on the fillers, which are not known yet: they
+// are hashed as not given. All else has its default filled in.
+void AddSearch(const SearchOptions& given, Digest& digest) {
+  const SearchOptions options = ResolveSearch(given, 0);
+  digest.AddU32(static_cast<uint32_t>(options.effort));
+  digest.AddU64(given.steps);
+  digest.AddU32(options.levels);
+  digest.AddU32(options.population);
+  digest.AddU32(options.candidates);
+  digest.AddU32(options.choice_width);
+  digest.AddU32(options.projections);
+  digest.AddDouble(*options.diversity_penalty);
+  digest.AddDouble(*options.guided_probability);
+  digest.AddDouble(*options.relocation_probability);
+}
+
 void AddOptions(const v1::PlanOptions& message, Digest& digest) {
   const PlanOptions options = DecodeOptions(message).value_or(PlanOptions{});
   digest.AddU32(static_cast<uint32_t>(options.placement));
@@ -22,6 +38,7 @@ void AddOptions(const v1::PlanOptions& message, Digest& digest) {
   digest.AddU64(options.row_search_nodes);
   digest.AddU64(
       static_cast<uint64_t>(absl::ToInt64Nanoseconds(options.time_limit)));
+  AddSearch(options.search, digest);
 }
 
 void AddLayer(uint32_t l, std::span<const uint32_t> slot_of_expert,

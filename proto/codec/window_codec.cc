@@ -9,6 +9,7 @@
 #include "planner/errors.h"
 #include "planner/topology.h"
 #include "proto/codec/duration.h"
+#include "proto/codec/search_codec.h"
 
 namespace routepack {
 namespace {
@@ -353,6 +354,7 @@ absl::StatusOr<PlanOptions> DecodeOptions(const v1::PlanOptions& options) {
       bad.Add("header.options.time_limit", "must be a positive duration");
     }
   }
+  result.search = DecodeSearchOptions(options.search(), bad);
   if (!bad.empty()) return bad.ToStatus();
   if (options.keep_groups_together()) {
     return absl::UnimplementedError(

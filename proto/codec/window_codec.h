@@ -37,7 +37,8 @@ absl::Status ValidateKey(const v1::PlanKey& key, std::string_view field);
 // 0 when the header leaves it open.
 absl::StatusOr<WindowSpec> DecodeSpec(const v1::WindowHeader& header);
 
-// Options with defaults filled in. UNIMPLEMENTED names a reserved feature that
+// Options with defaults filled in, but those of the search, which depend on the
+// window (see ResolveSearch). UNIMPLEMENTED names a reserved feature that
 // was asked for.
 absl::StatusOr<PlanOptions> DecodeOptions(const v1::PlanOptions& options);
 

@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <iostream>
 #include <span>
 #include <utility>
 #include <vector>
@@ -18,22 +16,13 @@
 #include "planner/demand.h"
 #include "planner/layout.h"
 #include "planner/placement.h"
-#include "planner/planner.h"
 #include "planner/rows.h"
 #include "planner/seed.h"
 #include "planner/window.h"
+#include "tests/bench/packing_cases.h"
 
 namespace routepack {
 namespace {
-
-template <typename T>
-T OrExit(absl::StatusOr<T> value) {
-  if (!value.ok()) {
-    std::cerr << value.status() << "\n";
-    std::exit(1);
-  }
-  return *std::move(value);
-}
 
 // A window with what the stages hand on to each other. Made once, kept until
 // the process ends.
@@ -144,17 +133,6 @@ void Pair(benchmark::State& state) {
   }
 }
 
-void WholePlan(benchmark::State& state) {
-  const Window& window = Preset(state.range(0)).window;
-  const Placement current =
-      IdentityPlacement(window.num_layers(), window.num_experts(),
-                        window.spec().topology.num_ranks());
-  for (auto _ : state) {
-    const Plan plan = OrExit(MakePlan(window, current, PlanOptions{}));
-    benchmark::DoNotOptimize(plan.layout.items.data());
-  }
-}
-
 void Generate(benchmark::State& state) {
   const WorkloadSpec spec =
       OrExit(WorkloadPreset(state.range(0) == 0 ? "flash" : "xl"));
@@ -174,7 +152,6 @@ ROUTEPACK_ON_BOTH(DemandProjection);
 ROUTEPACK_ON_BOTH(FullScore);
 ROUTEPACK_ON_BOTH(Rows);
 ROUTEPACK_ON_BOTH(Pair);
-ROUTEPACK_ON_BOTH(WholePlan);
 ROUTEPACK_ON_BOTH(Generate);
 
 }  // namespace

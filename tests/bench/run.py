@@ -7,6 +7,11 @@ writes tests/bench/results/DATE-CPU.md as well. Figures of one table come from
 one run on one machine; compare ratios, not tables. Times are the best of the
 repetitions: on a shared machine the best is what the code needs, the rest is
 the neighbours.
+
+    tests/bench/run.py --packing
+
+says how good plans are instead, and writes DATE-CPU-packing.md. All of it but
+the seconds is the same on every machine.
 """
 
 import argparse
@@ -44,8 +49,19 @@ BINARIES = {
             "--benchmark_enable_random_interleaving=true",
         ],
     ],
+    "search_bench": [
+        [
+            "--benchmark_filter=^(Stream|Evaluate|Try|Run|Anneal)",
+            "--benchmark_repetitions=5",
+            "--benchmark_min_time=0.1",
+            "--benchmark_enable_random_interleaving=true",
+        ],
+        ["--benchmark_filter=^Balanced", "--benchmark_repetitions=5"],
+        ["--benchmark_filter=^PlanMemory"],
+    ],
     "server_bench": [["--benchmark_min_time=0.3"]],
 }
+PRESETS = ("tiny", "flash", "xl")
 
 
 def run_binary(path, flags):
@@ -62,7 +78,7 @@ def run_binary(path, flags):
             continue
         if entry.get("error_occurred"):
             raise SystemExit(f"{entry['name']}: {entry['error_message']}")
-        name = entry["run_name"].removesuffix("/real_time")
+        name = re.sub(r"/(iterations:\d+|real_time)", "", entry["run_name"])
         entries.setdefault(name, []).append(entry)
     return entries
 
@@ -170,13 +186,61 @@ def planner_rows(results):
         "FullScore": "full score",
         "Rows": "fewest rows",
         "Pair": "EDP-aware pairing",
-        "WholePlan": "whole plan",
         "Generate": "generate the window",
     }
     for index, preset in enumerate(("flash", "xl")):
         for name, text in names.items():
             time = results.milliseconds(f"{name}/xl:{index}")
             yield (f"{text}, {preset}", f"{time:.2f} ms", "", "")
+
+
+def search_rows(results):
+    def rate(name, counter="items_per_second"):
+        return results.most(name, counter)
+
+    for index, preset in enumerate(PRESETS):
+        for name, stream, text in (
+            ("EvaluateWhole", "StreamWhole", "evaluated to the end"),
+            ("TryStopped", "StreamStopped", "stopped early"),
+        ):
+            ours = rate(f"{name}/preset:{index}")
+            read = rate(f"{stream}/preset:{index}")
+            yield (
+                f"proposals {text}, {preset}, 1 thread",
+                f"{ours / 1e6:.2f} M/s",
+                f"{read / 1e6:.2f} M/s (reading the same bytes)",
+                f"{ours / read:.0%}",
+            )
+        for heat in ("Warm", "Cold"):
+            name = f"RunChain{heat}/preset:{index}"
+            shares = ", ".join(
+                f"{rate(name, share):.0%} {share.replace('_', ' ')}"
+                for share in ("evaluated", "stopped_early", "infeasible")
+            )
+            yield (
+                f"annealing steps, {heat.lower()}, {preset}, 1 thread",
+                f"{rate(name, 'steps_per_second') / 1e6:.2f} M/s",
+                shares,
+                "",
+            )
+    one = rate("AnnealOneThread/preset:1")
+    two = rate("AnnealTwoThreads/preset:1")
+    yield (
+        "annealing steps, flash, 2 threads",
+        f"{two / 1e6:.2f} M/s",
+        f"{one / 1e6:.2f} M/s (1 thread)",
+        f"{two / one:.2f} x",
+    )
+    for index in (1, 2):
+        time = results.milliseconds(f"BalancedPlan/preset:{index}")
+        yield (
+            f"whole plan, balanced, {PRESETS[index]}",
+            f"{time:.0f} ms",
+            "",
+            "",
+        )
+    size = rate("PlanMemory", "bytes")
+    yield ("planner memory for xl", f"{size / 1e6:.0f} MB", "", "")
 
 
 def server_rows(results):
@@ -220,8 +284,13 @@ def cpu_name():
 
 
 def table(rows):
-    rows = [("what", "RoutePack", "against", "ratio"), *rows]
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    return markdown([("what", "RoutePack", "against", "ratio"), *rows])
+
+
+def markdown(rows):
+    """A table; the first row is its head."""
+    columns = range(len(rows[0]))
+    widths = [max(len(row[i]) for row in rows) for i in columns]
     lines = [
         "| "
         + " | ".join(
@@ -239,6 +308,35 @@ def table(rows):
         + " |"
     )
     return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def packing(build, quick):
+    """Tables of packing_bench."""
+    output = subprocess.run(
+        [
+            build / "tests" / "bench" / "packing_bench",
+            "--format=json",
+            f"--quick={str(quick).lower()}",
+        ],
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    parts = []
+    for entry in json.loads(output.stdout):
+        parts.append(f"## {entry['title']}")
+        parts.append(markdown([entry["columns"], *entry["rows"]]))
+        parts += entry["notes"]
+    return "\n\n".join(parts)
+
+
+def write_results(folder, suffix, title, made_by, text):
+    cpu = cpu_name()
+    date = datetime.date.today().isoformat()
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", cpu).strip("-").lower()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{date}-{slug}{suffix}.md"
+    path.write_text(f"# {title}, {date}\n\n{cpu}{made_by}\n\n{text}\n")
+    print(f"written to {path}", file=sys.stderr)
 
 
 def main():
@@ -265,29 +363,40 @@ def main():
         default=HERE / "results",
         help="folder for the table",
     )
+    parser.add_argument(
+        "--packing",
+        action="store_true",
+        help="how good plans are, instead of how fast all is",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="with --packing: fewer windows, no effort best",
+    )
     args = parser.parse_args()
+
+    if args.packing:
+        text = packing(args.build, args.quick)
+        print(text)
+        quick = " --quick" if args.quick else ""
+        made_by = f". Made by `tests/bench/run.py --packing{quick}`."
+        write_results(args.results, "-packing", "Packing", made_by, text)
+        return
 
     results = Results(collect(args.build))
     peers = run_peers(args.python, args.turns)
-    rows = [
-        *lpt_rows(results, peers),
-        *counting_rows(results, peers),
-        *planner_rows(results),
-        *server_rows(results),
-    ]
-    text = table(rows)
-    print(text)
-
-    cpu = cpu_name()
-    date = datetime.date.today().isoformat()
-    slug = re.sub(r"[^A-Za-z0-9]+", "-", cpu).strip("-").lower()
-    args.results.mkdir(parents=True, exist_ok=True)
-    path = args.results / f"{date}-{slug}.md"
-    path.write_text(
-        f"# Benchmarks, {date}\n\n{cpu}, NumPy {peers['numpy']}. Made by "
-        "`tests/bench/run.py`.\n\n" + text + "\n"
+    text = table(
+        [
+            *lpt_rows(results, peers),
+            *counting_rows(results, peers),
+            *planner_rows(results),
+            *search_rows(results),
+            *server_rows(results),
+        ]
     )
-    print(f"written to {path}", file=sys.stderr)
+    print(text)
+    made_by = f", NumPy {peers['numpy']}. Made by `tests/bench/run.py`."
+    write_results(args.results, "", "Benchmarks", made_by, text)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
 #include "routepack/v1/planner_service.grpc.pb.h"
+#include "tests/clear_timings.h"
 #include "tests/client/ctl.h"
 #include "tests/client/temp_folder.h"
 
@@ -166,6 +167,9 @@ TEST_F(CliTest, UsageErrorsExitTwoAndSuggestTheNearestName) {
   expect("get", "--job is required");
   expect("plan " + window_ + " --placement=best", "lpt, identity or keep");
   expect("plan " + window_ + " --row_order=best", "as_planned or light_ends");
+  expect("plan " + window_ + " --effort=bset", "seeds, fast, balanced or best");
+  expect("plan " + window_ + " --guided_probability=x", "--guided_probability");
+  expect("list -v", "unknown flag");
 }
 
 TEST_F(CliTest, PlansScoreInBothFormats) {
@@ -189,8 +193,8 @@ TEST_F(CliTest, PlansScoreInBothFormats) {
 TEST_F(CliTest, PlansDoNotDependOnThreads) {
   v1::Plan one = PlanWith("--threads=1");
   v1::Plan two = PlanWith("--threads=2");
-  one.clear_timings();
-  two.clear_timings();
+  ClearTimings(one);
+  ClearTimings(two);
   EXPECT_TRUE(MessageDifferencer::Equals(one, two));
   EXPECT_EQ(one.topology().ep_ranks(), 4u);
 }
@@ -215,8 +219,110 @@ TEST_F(CliTest, FlagsOverrideTheWindow) {
   EXPECT_EQ(Ctl("score " + window_ + " " + file + " --ep=2").code, 0);
 }
 
+TEST_F(CliTest, SearchFlagsReachThePlan) {
+  EXPECT_EQ(PlanWith("").options().search().effort(), v1::EFFORT_BALANCED);
+  EXPECT_EQ(PlanWith("").options().search().steps(), 200'000u);
+  const v1::SearchOptions search =
+      PlanWith(
+          "--effort=best --steps=5000 --levels=5 --population=3 "
+          "--candidates=9 --choice_width=2 --projections=7 "
+          "--diversity_penalty=0.5 --guided_probability=0 "
+          "--relocation_probability=1")
+          .options()
+          .search();
+  EXPECT_EQ(search.effort(), v1::EFFORT_BEST);
+  EXPECT_EQ(search.steps(), 5000u);
+  EXPECT_EQ(search.levels(), 5u);
+  EXPECT_EQ(search.population(), 3u);
+  EXPECT_EQ(search.candidates(), 9u);
+  EXPECT_EQ(search.choice_width(), 2u);
+  EXPECT_EQ(search.projections(), 7u);
+  EXPECT_EQ(search.diversity_penalty(), 0.5);
+  EXPECT_TRUE(search.has_guided_probability());
+  EXPECT_EQ(search.guided_probability(), 0);
+  EXPECT_EQ(search.relocation_probability(), 1);
+
+  // Flags override what the file says, field by field.
+  v1::Window window = MakeWindow();
+  v1::SearchOptions& own =
+      *window.mutable_header()->mutable_options()->mutable_search();
+  own.set_effort(v1::EFFORT_FAST);
+  own.set_levels(6);
+  Save(window_, window);
+  const v1::SearchOptions both = PlanWith("--levels=4").options().search();
+  EXPECT_EQ(both.effort(), v1::EFFORT_FAST);
+  EXPECT_EQ(both.levels(), 4u);
+
+  const Outcome bad =
+      Ctl("plan " + window_ + " --population=2000 --guided_probability=nan");
+  EXPECT_EQ(bad.code, 1);
+  EXPECT_THAT(bad.output, HasSubstr("header.options.search.population"));
+  EXPECT_THAT(bad.output,
+              HasSubstr("header.options.search.guided_probability"));
+}
+
+TEST_F(CliTest, PlansSayInALineWhatTheSearchGained) {
+  const std::string text = Ctl("plan " + window_ + " --effort=fast").output;
+  EXPECT_THAT(text, ::testing::ContainsRegex(
+                        "\nsearch +closed [0-9.]+% of what length-only "
+                        "packing left above the bound: [0-9,]+ proposals in "
+                        "[0-9.]+ ms \\([0-9.]+ [kM]/s\\); ended because "));
+  EXPECT_THAT(text, Not(HasSubstr("cut short")));
+  EXPECT_THAT(Ctl("plan " + window_ + " --effort=seeds").output,
+              HasSubstr("first layouts in "));
+}
+
+TEST_F(CliTest, VerbosePlansShowHowTheSearchWent) {
+  const std::string command =
+      "plan " + window_ + " --steps=20000 --levels=40 --population=3 ";
+  for (const char* flag : {"-v", "--verbose"}) {
+    const std::string text = Ctl(command + flag).output;
+    for (const char* row : {"length-only", "paired", "best seed", "annealed"}) {
+      EXPECT_THAT(text, HasSubstr(std::string("\n  ") + row + " "));
+    }
+    EXPECT_THAT(text,
+                HasSubstr("effort balanced, seed 0; 16 first layouts tried, "));
+    EXPECT_THAT(text, HasSubstr("population 3, mean distance "));
+    EXPECT_THAT(text, ::testing::ContainsRegex(
+                          "\nended +The search ended because [^\n]*\\.\n"));
+    // Forty temperatures, or as many as there were, in twelve rows at most.
+    std::istringstream lines(text.substr(text.find("\n  temperature") + 1));
+    std::string line;
+    std::getline(lines, line);
+    std::getline(lines, line);
+    int rows = 0;
+    for (; std::getline(lines, line) && !line.empty(); ++rows) {
+      EXPECT_LE(line.size(), 80u) << line;
+    }
+    EXPECT_GT(rows, 2);
+    EXPECT_LE(rows, 12);
+  }
+  const std::string seeds =
+      Ctl("plan " + window_ + " --effort=seeds -v").output;
+  EXPECT_THAT(seeds, HasSubstr("no annealing was asked for"));
+  EXPECT_THAT(seeds, Not(HasSubstr("cut short")));
+}
+
+TEST_F(CliTest, ScoreTakesTheSearchAsStated) {
+  const std::string file = Path("plan.rpp");
+  v1::Plan plan = PlanWith("--effort=fast");
+  ASSERT_TRUE(plan.has_search_report());
+  // As an older version wrote it.
+  v1::Plan old = plan;
+  old.clear_search_report();
+  old.mutable_options()->clear_search();
+  ASSERT_TRUE(WritePlan(file, old).ok());
+  EXPECT_EQ(Ctl("score " + window_ + " " + file).code, 0);
+  // Costs that contradict their own exact score are no statement.
+  plan.mutable_search_report()->mutable_stages(0)->set_joint(1);
+  ASSERT_TRUE(WritePlan(file, plan).ok());
+  const Outcome outcome = Ctl("score " + window_ + " " + file);
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.output, HasSubstr("search_report.stages[0].joint"));
+}
+
 TEST_F(CliTest, StagesAreShownAndScored) {
-  EXPECT_THAT(Ctl("plan " + window_).output, Not(HasSubstr("stage")));
+  EXPECT_THAT(Ctl("plan " + window_).output, Not(HasSubstr("MoE layers")));
   // An even split, since 3 divides the layers.
   EXPECT_EQ(PlanWith("--pp=3").routepack().stages_size(), 3);
 
@@ -420,6 +526,8 @@ TEST_F(CliServerTest, AWindowGoesThroughItsWholeLife) {
   EXPECT_THAT(Ask("get" + key + " --output=" + Path("p.rpp")),
               HasSubstr("plan written"));
   EXPECT_EQ(Ctl("score " + window_ + " " + Path("p.rpp")).code, 0);
+  EXPECT_THAT(Ask("get" + key), Not(HasSubstr("cut short")));
+  EXPECT_THAT(Ask("get -v" + key), HasSubstr("The search ended because"));
   EXPECT_THAT(Ask("rank --dp_slot=1 --ep_rank=3" + key),
               HasSubstr("j/r step 3: "));
   EXPECT_THAT(Ask("cancel" + key), HasSubstr("j/r step 3: ready"));
@@ -430,8 +538,8 @@ TEST_F(CliServerTest, AWindowGoesThroughItsWholeLife) {
 TEST_F(CliServerTest, ServerAndLocalPlansAreTheSame) {
   v1::Plan local = PlanWith("");
   v1::Plan served = PlanWith(at_);
-  local.clear_timings();
-  served.clear_timings();
+  ClearTimings(local);
+  ClearTimings(served);
   EXPECT_TRUE(MessageDifferencer::Equals(local, served));
 }
 

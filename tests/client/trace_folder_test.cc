@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "client/count_encoding.h"
-#include "client/counter_random.h"
 #include "client/model_config.h"
 #include "client/window_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "planner/counter_random.h"
 #include "planner/plan.h"
 #include "proto/codec/codec.h"
 

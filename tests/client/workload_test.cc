@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "client/counter_random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "oneapi/tbb/global_control.h"
+#include "planner/counter_random.h"
 #include "planner/rows.h"
 #include "proto/codec/codec.h"
 

@@ -176,6 +176,9 @@ v1::Window SeedWindow() {
   EncodePlacement(
       IdentityPlacement(2, 8, 4),
       window.mutable_header()->mutable_current_placement()->mutable_map());
+  EncodeSearchOptions(
+      ResolveSearch({}, 16),
+      window.mutable_header()->mutable_options()->mutable_search());
   const v1::Counts& counts = window.samples(0).counts();
   const std::vector<uint32_t> values(counts.dense().values().begin(),
                                      counts.dense().values().end());
@@ -238,9 +241,11 @@ class MutatedPlan : public testing::Test {
  protected:
   MutatedPlan() : window_(*DecodeWindow(TinyWindow())) {
     const Placement identity = IdentityPlacement(2, 8, 4);
-    const absl::StatusOr<Plan> plan = MakePlan(window_, identity, {});
+    // Few levels, so that most mutations hit something else.
+    const PlanOptions options{.search = {.effort = Effort::kFast, .levels = 3}};
+    const absl::StatusOr<Plan> plan = MakePlan(window_, identity, options);
     EXPECT_TRUE(plan.ok()) << plan.status();
-    message_ = EncodePlan(window_, *plan, {}, {});
+    message_ = EncodePlan(window_, *plan, options, {});
     EncodePlacement(identity, &current_);
   }
 

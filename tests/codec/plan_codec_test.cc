@@ -11,6 +11,7 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
 #include "proto/codec/window_codec.h"
+#include "tests/clear_timings.h"
 #include "tests/codec/test_messages.h"
 #include "tests/planner/test_windows.h"
 
@@ -68,6 +69,9 @@ Planned PlanRandom(uint64_t seed) {
   plan_options.allow_filler = true;
   plan_options.min_rows = random.Between(1, 8);
   if (random.Below(2) == 0) plan_options.row_order = RowOrder::kLightEnds;
+  plan_options.search = {.effort = static_cast<Effort>(random.Below(3)),
+                         .steps = random.Between(1, 2000),
+                         .levels = random.Between(2, 8)};
   return MakePlanned(RandomWindow(options), plan_options, {.key = Key()});
 }
 
@@ -93,7 +97,7 @@ std::string ToJson(const v1::Plan& plan) {
 // ROUTEPACK_UPDATE_GOLDEN=1 rewrites the file instead of comparing.
 TEST(PlanCodec, TinyPlanIsTheGoldenOne) {
   v1::Plan plan = PlanTiny().message;
-  plan.clear_timings();
+  ClearTimings(plan);
   const std::string name = "tiny_plan.golden.json";
   if (std::getenv("ROUTEPACK_UPDATE_GOLDEN") != nullptr) {
     std::ofstream(std::string(ROUTEPACK_TEST_DATA) + "/" + name)
@@ -339,7 +343,10 @@ INSTANTIATE_TEST_SUITE_P(
                 "layout.rows[0].cells[0].sample_ids[0]"},
         BadPlan{"SampleTwice",
                 [](v1::Plan* p) {
-                  FirstCell(p)->add_sample_ids(FirstCell(p)->sample_ids(0));
+                  const uint64_t id = FirstCell(p)->sample_ids(0);
+                  FirstCell(p)->clear_sample_ids();
+                  FirstCell(p)->add_sample_ids(id);
+                  FirstCell(p)->add_sample_ids(id);
                 },
                 "layout.rows[0].cells[0].sample_ids[1]"},
         BadPlan{"CellMissing",
@@ -387,6 +394,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadPlan{"RowsOther",
                 [](v1::Plan* p) { p->mutable_rows()->set_rows(3); },
                 "rows.rows"},
+        BadPlan{"SearchEndUnknown",
+                [](v1::Plan* p) { p->mutable_search_report()->clear_end(); },
+                "search_report.end"},
         BadPlan{"BoundNegative",
                 [](v1::Plan* p) {
                   p->mutable_bounds()->set_joint_for_placement(-1);
@@ -403,20 +413,25 @@ TEST(PlanCodec, AValidLookingScoreIsCaughtByValidation) {
   EXPECT_FALSE(ValidatePlan(tiny.window, *plan).ok());
 }
 
-TEST(EncodeProgress, GapNeedsBothNumbers) {
-  const v1::Progress known = EncodeProgress({.stage = "packing",
-                                             .fraction = 0.5,
-                                             .rows = 3,
-                                             .joint = 12,
-                                             .bound = 10,
-                                             .elapsed = absl::Seconds(2)});
-  EXPECT_EQ(known.stage(), "packing");
-  EXPECT_EQ(known.fraction(), 0.5);
-  EXPECT_EQ(known.rows(), 3u);
-  EXPECT_NEAR(known.gap(), 0.2, 1e-12);
-  EXPECT_EQ(known.elapsed().seconds(), 2);
-  EXPECT_EQ(EncodeProgress({.stage = "rows", .bound = 10}).gap(), 0);
-  EXPECT_EQ(EncodeProgress({.stage = "rows", .joint = 10}).gap(), 0);
+TEST(EncodeProgress, StatesEveryField) {
+  const v1::Progress message = EncodeProgress({.stage = "packing",
+                                               .fraction = 0.5,
+                                               .rows = 3,
+                                               .joint = 12,
+                                               .bound = 10,
+                                               .gap = 0.2,
+                                               .acceptance_rate = 0.125,
+                                               .proposals_per_second = 2e6,
+                                               .elapsed = absl::Seconds(2)});
+  EXPECT_EQ(message.stage(), "packing");
+  EXPECT_EQ(message.fraction(), 0.5);
+  EXPECT_EQ(message.rows(), 3u);
+  EXPECT_EQ(message.joint(), 12);
+  EXPECT_EQ(message.bound(), 10);
+  EXPECT_EQ(message.gap(), 0.2);
+  EXPECT_EQ(message.acceptance_rate(), 0.125);
+  EXPECT_EQ(message.proposals_per_second(), 2e6);
+  EXPECT_EQ(message.elapsed().seconds(), 2);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "proto/codec/search_codec.h"
 #include "proto/codec/window_codec.h"
 #include "tests/codec/test_messages.h"
 
@@ -47,6 +48,11 @@ TEST(RequestDigest, IgnoresTheKeySpelledOutDefaultsAndEncodings) {
         options->set_row_multiple(1);
         options->set_row_order(v1::ROW_ORDER_AS_PLANNED);
         options->set_row_search_nodes(PlanOptions{}.row_search_nodes);
+        EncodeSearchOptions(
+            ResolveSearch({.effort = Effort::kFast, .levels = 4}, 16),
+            options->mutable_search());
+        // How many steps these are depends on the fillers.
+        options->mutable_search()->clear_steps();
       },
       [](v1::Window* w) {
         w->mutable_header()->mutable_current_placement()->mutable_identity();
@@ -77,6 +83,9 @@ TEST(RequestDigest, DiffersWhenTheAnswerMayDiffer) {
   const auto options = [](v1::Window* w) {
     return w->mutable_header()->mutable_options();
   };
+  const auto search = [&](v1::Window* w) {
+    return options(w)->mutable_search();
+  };
   const auto ranks = [](std::vector<uint32_t> list) {
     return [list](v1::Window* w) {
       w->mutable_header()->mutable_participant_ranks()->Add(list.begin(),
@@ -104,6 +113,18 @@ TEST(RequestDigest, DiffersWhenTheAnswerMayDiffer) {
       },
       [&](v1::Window* w) { options(w)->set_seed(8); },
       [&](v1::Window* w) { options(w)->set_row_search_nodes(1); },
+      [&](v1::Window* w) { search(w)->set_effort(v1::EFFORT_SEEDS); },
+      [&](v1::Window* w) { search(w)->set_effort(v1::EFFORT_BALANCED); },
+      [&](v1::Window* w) { search(w)->set_effort(v1::EFFORT_BEST); },
+      [&](v1::Window* w) { search(w)->set_steps(1000); },
+      [&](v1::Window* w) { search(w)->set_levels(5); },
+      [&](v1::Window* w) { search(w)->set_population(5); },
+      [&](v1::Window* w) { search(w)->set_candidates(5); },
+      [&](v1::Window* w) { search(w)->set_choice_width(5); },
+      [&](v1::Window* w) { search(w)->set_projections(5); },
+      [&](v1::Window* w) { search(w)->set_diversity_penalty(0); },
+      [&](v1::Window* w) { search(w)->set_guided_probability(0); },
+      [&](v1::Window* w) { search(w)->set_relocation_probability(0); },
       [&](v1::Window* w) { options(w)->mutable_time_limit()->set_nanos(1); },
       [](v1::Window* w) {
         IdentityMap(w)

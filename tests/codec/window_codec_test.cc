@@ -316,6 +316,7 @@ TEST(DecodeOptions, FillsInDefaults) {
   EXPECT_EQ(options->row_order, RowOrder::kAsPlanned);
   EXPECT_EQ(options->row_search_nodes, PlanOptions{}.row_search_nodes);
   EXPECT_EQ(options->time_limit, absl::InfiniteDuration());
+  EXPECT_EQ(options->search, SearchOptions{});
 }
 
 TEST(DecodeOptions, ReadsEveryField) {
@@ -328,6 +329,7 @@ TEST(DecodeOptions, ReadsEveryField) {
   message.set_seed(99);
   message.set_row_search_nodes(5);
   message.mutable_time_limit()->set_nanos(250'000'000);
+  message.mutable_search()->set_effort(v1::EFFORT_BEST);
   const absl::StatusOr<PlanOptions> options = DecodeOptions(message);
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->placement, PlacementPolicy::kKeep);
@@ -338,6 +340,7 @@ TEST(DecodeOptions, ReadsEveryField) {
   EXPECT_EQ(options->seed, 99u);
   EXPECT_EQ(options->row_search_nodes, 5u);
   EXPECT_EQ(options->time_limit, absl::Milliseconds(250));
+  EXPECT_EQ(options->search.effort, Effort::kBest);
 }
 
 TEST(DecodeOptions, NamesWhatIsWrong) {
@@ -345,10 +348,11 @@ TEST(DecodeOptions, NamesWhatIsWrong) {
   message.set_placement(static_cast<v1::PlacementPolicy>(42));
   message.set_row_order(static_cast<v1::RowOrder>(42));
   message.mutable_time_limit();
+  message.mutable_search()->set_levels(1);
   EXPECT_THAT(
       Fields(DecodeOptions(message).status()),
       ElementsAre("header.options.placement", "header.options.row_order",
-                  "header.options.time_limit"));
+                  "header.options.time_limit", "header.options.search.levels"));
   message.Clear();
   message.mutable_time_limit()->set_seconds(1);
   message.mutable_time_limit()->set_nanos(-1);

@@ -168,6 +168,27 @@ std::vector<BadWindow> BadWindows() {
          w.mutable_header()->mutable_options()->mutable_time_limit();
        },
        "header.options.time_limit", ""},
+      {"SearchOutOfRange", kInvalid,
+       [](auto& w) {
+         auto& search =
+             *w.mutable_header()->mutable_options()->mutable_search();
+         search.set_population(1025);
+       },
+       "header.options.search.population", "1025"},
+      {"NanProbability", kInvalid,
+       [nan](auto& w) {
+         auto& search =
+             *w.mutable_header()->mutable_options()->mutable_search();
+         search.set_guided_probability(nan);
+       },
+       "header.options.search.guided_probability", "nan"},
+      {"UnknownEffort", kInvalid,
+       [](auto& w) {
+         auto& search =
+             *w.mutable_header()->mutable_options()->mutable_search();
+         search.set_effort(static_cast<v1::Effort>(17));
+       },
+       "header.options.search.effort", "17"},
       {"UnknownPlacementVersion", absl::StatusCode::kNotFound,
        [](auto& w) {
          w.mutable_header()->mutable_current_placement()->set_committed_version(

@@ -85,42 +85,93 @@ TEST(Admission, NeverExceedsItsLimitsUnderContention) {
   EXPECT_EQ(admission.open_windows(), 0);
 }
 
-// 100 samples, 2 layers, 4 experts, 2 ranks padded to 8, 2 slots, 1 shard.
+// Of the windows below: 2 layers, 2 ranks padded to 8.
+constexpr uint64_t kLoads = 2 * 8 * 4;
+// No annealing and only the candidates that are always made.
+PlanOptions Cheapest() {
+  return {
+      .search = {.effort = Effort::kSeeds, .candidates = 2, .projections = 1}};
+}
+
+// 100 samples, 2 layers, 4 experts, 2 ranks, 2 slots, 1 shard.
 uint64_t SmallWindowBytes(uint64_t samples, uint64_t fillers) {
   const uint64_t items = samples + fillers;
-  const uint64_t loads = items + items + items / 2;
-  return WindowBytes(samples, 2, 4, 64) + loads * 2 * 8 * 4 + 2 * 4 * 52;
+  return WindowBytes(samples, 2, 4, 64) + 2 * 4 * 52 + items * kLoads +
+         2 * (28 * items + 4 * (items / 2)) + (items + items / 2) * kLoads;
+}
+
+WindowSpec SmallSpec(uint32_t samples) {
+  const auto spec = DecodeSpec(Header(Key(1), samples));
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  return *spec;
 }
 
 TEST(PlanningBytes, CountsTheWindowLoadsAndPlacements) {
-  const auto spec = DecodeSpec(Header(Key(1), 100));
-  ASSERT_TRUE(spec.ok());
-  ASSERT_EQ(spec->topology.num_slots(), 2u);
-  EXPECT_EQ(PlanningBytes(*spec, {}), SmallWindowBytes(100, 0));
+  const WindowSpec spec = SmallSpec(100);
+  ASSERT_EQ(spec.topology.num_slots(), 2u);
+  EXPECT_EQ(PlanningBytes(spec, Cheapest(), 1), SmallWindowBytes(100, 0));
+}
+
+TEST(PlanningBytes, CountsTheCandidatesThatAreMadeAtOnce) {
+  const WindowSpec spec = SmallSpec(100);
+  PlanOptions options = Cheapest();
+  options.search.candidates = 8;
+  options.search.projections = 10;
+  const uint64_t one = PlanningBytes(spec, options, 1);
+  EXPECT_EQ(one - PlanningBytes(spec, Cheapest(), 1),
+            8 * (28 * 100 + 40 * 50) - 2 * (28 * 100 + 4 * 50));
+  // 100 cells and 50 row-shards for each thread, of no more than there are
+  // candidates.
+  EXPECT_EQ(PlanningBytes(spec, options, 4) - one, 3 * 150 * kLoads);
+  EXPECT_EQ(PlanningBytes(spec, options, 64) - one, 7 * 150 * kLoads);
+}
+
+TEST(PlanningBytes, CountsThePopulationTwiceAndDemandInLanes) {
+  const WindowSpec spec = SmallSpec(100);
+  ASSERT_TRUE(spec.attention.empty());
+  PlanOptions options = Cheapest();
+  options.search.effort = Effort::kFast;
+  options.search.population = 10;
+  // Eight lanes of two ranks; 96 bytes an item; 32, a block and its rest.
+  const uint64_t member = 50 * (4 * 16 + 8 + 32) + 100 * 96;
+  const uint64_t ten = PlanningBytes(spec, options, 1);
+  EXPECT_EQ(ten, SmallWindowBytes(100, 0) - 150 * kLoads + 100 * (2 * 16 + 8) +
+                     2 * 10 * member);
+  options.search.population = 11;
+  EXPECT_EQ(PlanningBytes(spec, options, 1), ten + 2 * member);
+  // With a cap like this a sample may send more than 16 bits to a rank.
+  WindowSpec wide = spec;
+  wide.token_cap = 1 << 16;
+  EXPECT_EQ(PlanningBytes(wide, options, 1) - ten,
+            2 * member + 100 * 2 * 16 + WindowBytes(100, 2, 4, 1 << 16) -
+                WindowBytes(100, 2, 4, 64));
 }
 
 TEST(PlanningBytes, CountsTheFillersThatMayBeAdded) {
-  const auto spec = DecodeSpec(Header(Key(1), 99));
-  ASSERT_TRUE(spec.ok());
+  const WindowSpec spec = SmallSpec(99);
+  const auto bytes = [&](uint32_t min_rows, uint32_t row_multiple,
+                         bool allow_filler) {
+    PlanOptions options = Cheapest();
+    options.min_rows = min_rows;
+    options.row_multiple = row_multiple;
+    options.allow_filler = allow_filler;
+    return PlanningBytes(spec, options, 1);
+  };
   // 99 samples need 50 rows at most, one cell of which is filled.
-  EXPECT_EQ(PlanningBytes(*spec, {.allow_filler = true}),
-            SmallWindowBytes(99, 1));
+  EXPECT_EQ(bytes(1, 1, true), SmallWindowBytes(99, 1));
   // 52 are a multiple of 4; 200 rows have 400 cells.
-  EXPECT_EQ(PlanningBytes(*spec, {.row_multiple = 4, .allow_filler = true}),
-            SmallWindowBytes(99, 5));
-  EXPECT_EQ(PlanningBytes(*spec, {.min_rows = 200, .allow_filler = true}),
-            SmallWindowBytes(99, 301));
-  EXPECT_EQ(PlanningBytes(*spec, {.min_rows = 200}), SmallWindowBytes(99, 0));
+  EXPECT_EQ(bytes(1, 4, true), SmallWindowBytes(99, 5));
+  EXPECT_EQ(bytes(200, 1, true), SmallWindowBytes(99, 301));
+  EXPECT_EQ(bytes(200, 1, false), SmallWindowBytes(99, 0));
   // More than this are refused.
-  EXPECT_EQ(PlanningBytes(*spec, {.min_rows = 1 << 24, .allow_filler = true}),
-            SmallWindowBytes(99, MostFillers(*spec)));
+  EXPECT_EQ(bytes(1 << 24, 1, true), SmallWindowBytes(99, MostFillers(spec)));
 }
 
 TEST(PlanningBytes, Saturates) {
-  auto spec = DecodeSpec(Header(Key(1), 100));
-  ASSERT_TRUE(spec.ok());
-  spec->num_samples = spec->num_layers = spec->num_experts = 0xFFFFFFFF;
-  EXPECT_EQ(PlanningBytes(*spec, {}), std::numeric_limits<uint64_t>::max());
+  WindowSpec spec = SmallSpec(100);
+  spec.num_samples = spec.num_layers = spec.num_experts = 0xFFFFFFFF;
+  EXPECT_EQ(PlanningBytes(spec, {.search = {.population = 1024}}, 1024),
+            std::numeric_limits<uint64_t>::max());
 }
 
 }  // namespace

@@ -150,6 +150,20 @@ def rows_out_of_range(w):
     w.header.options.min_rows = 2**32 - 1
 
 
+def search_option(name, value):
+    def spoil(w):
+        setattr(w.header.options.search, name, value)
+
+    spoil.__name__ = f"search_{name}_{value}"
+    return spoil
+
+
+def search_options_out_of_range(w):
+    search = w.header.options.search
+    search.steps, search.levels = (1 << 40) + 1, 1
+    search.relocation_probability = math.inf
+
+
 def model_and_stages(w):
     model = w.header.attention.model
     model.hidden_size, model.moe_intermediate_size = 64, 32
@@ -218,6 +232,26 @@ INVALID = [
     (unknown_policy, ["header.options.placement"]),
     (negative_time_limit, ["header.options.time_limit"]),
     (rows_out_of_range, ["header.options.min_rows"]),
+    *(
+        (search_option(name, value), [f"header.options.search.{name}"])
+        for name, value in (
+            ("effort", 99),
+            ("population", 1025),
+            ("candidates", 65537),
+            ("choice_width", 65537),
+            ("projections", 1025),
+            ("diversity_penalty", -1.0),
+            ("guided_probability", math.nan),
+            ("relocation_probability", 1.5),
+        )
+    ),
+    (
+        search_options_out_of_range,
+        [
+            f"header.options.search.{name}"
+            for name in ("steps", "levels", "relocation_probability")
+        ],
+    ),
     (model_and_stages, ["header.attention"]),
     (wrong_number_of_samples, ["header.num_samples"]),
     (empty_job, ["header.key.job_id"]),
@@ -504,11 +538,11 @@ def test_a_full_queue_refuses_headers_with_a_delay(start_server, new_key):
 
 
 def test_full_memory_refuses_headers_with_a_delay(start_server, new_key):
-    stub = start_server(window_memory_mb=1).stub
+    stub = start_server(window_memory_mb=1, threads=1).stub
 
     def header(samples):
-        # [16, 64] counts of 2 bytes and demands of 2 * 4 * 8 bytes a layer:
-        # 3 KiB a sample.
+        # [16, 64] counts of 2 bytes, demands of 4 * 8 bytes a layer, and what
+        # the search holds: at least 3 and at most 5 KiB a sample.
         window = windows.random_window(
             new_key(), samples=1, layers=16, experts=64, ep=8
         )

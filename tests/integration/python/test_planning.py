@@ -4,6 +4,7 @@ import os
 import subprocess
 import threading
 
+import grpc
 import pytest
 import rpc
 import windows
@@ -140,6 +141,63 @@ def test_streaming_and_one_call_give_the_same_plan(stub, new_key):
     window.header.key.CopyFrom(new_key())
     created = plan_of(stub, window)
     assert windows.without_key(created) == windows.without_key(streamed)
+
+
+def test_effort_says_how_hard_to_search(stub, new_key):
+    plans = {}
+    for effort in ("SEEDS", "FAST", "BALANCED"):
+        window = windows.random_window(new_key(), seed=4, samples=60)
+        window.header.options.search.effort = window_pb2.Effort.Value(
+            f"EFFORT_{effort}"
+        )
+        plans[effort] = plan_of(stub, window)
+    for effort, plan in plans.items():
+        used, report = plan.options.search, plan.search_report
+        assert window_pb2.Effort.Name(used.effort) == f"EFFORT_{effort}"
+        assert used.population and used.guided_probability == 0.8
+        # Stages never get worse, and end in the plan's own joint cost.
+        joints = [stage.joint for stage in report.stages]
+        assert joints == sorted(joints, reverse=True)
+        assert joints[0] == plan.reorder.joint
+        assert joints[-1] == plan.routepack.joint
+        assert report.proposals.steps <= used.steps
+        assert report.proposals.steps == sum(
+            level.proposals.steps for level in report.levels
+        )
+    seeds = plans["SEEDS"].search_report
+    assert seeds.end == plan_pb2.SEARCH_END_SEEDS_ONLY and not seeds.levels
+    assert plans["FAST"].options.search.steps == 20_000
+    assert plans["BALANCED"].options.search.steps == 200_000
+    assert plans["FAST"].search_report.levels
+    assert plans["FAST"].search_report.proposals_per_second > 0
+    assert plans["BALANCED"].routepack.joint < plans["SEEDS"].routepack.joint
+
+
+def test_progress_tells_how_the_search_goes(stub, new_key):
+    window = windows.random_window(new_key(), seed=8, samples=120)
+    # Progress after every temperature, long before the last one.
+    window.header.options.search.steps = 200_000_000
+    window.header.options.search.levels = 1024
+    events = stub.StreamPlan(
+        iter(windows.requests(windows.records(window))), timeout=rpc.TIMEOUT
+    )
+    seen = []
+    with pytest.raises(grpc.RpcError) as error:
+        for event in (response.event for response in events):
+            progress = event.progress
+            if progress.proposals_per_second:
+                seen.append(progress)
+                stub.CancelPlan(
+                    planner_service_pb2.CancelPlanRequest(
+                        key=window.header.key
+                    ),
+                    timeout=rpc.TIMEOUT,
+                )
+    assert error.value.code().name == "CANCELLED"
+    progress = seen[0]
+    assert progress.stage == "packing"
+    assert 0 < progress.acceptance_rate < 1
+    assert progress.gap == pytest.approx(progress.joint / progress.bound - 1)
 
 
 def test_plans_do_not_depend_on_the_number_of_threads(start_server, new_key):

@@ -128,6 +128,10 @@ def requests(records):
 def without_timings(plan):
     plan = type(plan).FromString(plan.SerializeToString())
     plan.ClearField("timings")
+    if plan.HasField("search_report"):
+        plan.search_report.ClearField("proposals_per_second")
+        for stage in plan.search_report.stages:
+            stage.ClearField("duration")
     return plan
 
 

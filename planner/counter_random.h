@@ -6,8 +6,8 @@
 // "Fast splittable pseudorandom number generators", OOPSLA 2014). Integer
 // arithmetic only: the same on every compiler. Not for cryptography.
 
-#ifndef ROUTEPACK_CLIENT_COUNTER_RANDOM_H_
-#define ROUTEPACK_CLIENT_COUNTER_RANDOM_H_
+#ifndef ROUTEPACK_PLANNER_COUNTER_RANDOM_H_
+#define ROUTEPACK_PLANNER_COUNTER_RANDOM_H_
 
 #include <cstdint>
 #include <numeric>
@@ -69,4 +69,4 @@ class CounterRandom {
 
 }  // namespace routepack
 
-#endif  // ROUTEPACK_CLIENT_COUNTER_RANDOM_H_
+#endif  // ROUTEPACK_PLANNER_COUNTER_RANDOM_H_
