@@ -46,7 +46,7 @@ using Loads = std::vector<uint32_t, tbb::cache_aligned_allocator<uint32_t>>;
 class RowProjection {
  public:
   explicit RowProjection(uint32_t projections)
-      : sums_((projections + kLanes - 1) / kLanes * kLanes) {}
+      : sums_(size_t{(projections + kLanes - 1) / kLanes} * kLanes) {}
 
   // The next features of the row.
   void Add(std::span<const double> features) {

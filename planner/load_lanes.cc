@@ -29,11 +29,6 @@ template <typename V, typename T>
 [[gnu::always_inline]] inline Lanes LoadLanes(const uint32_t* from) {
   return LoadAs<Lanes>(from);
 }
-[[gnu::always_inline]] inline void StoreLanes(const Lanes& value,
-                                              uint32_t* to) {
-  std::memcpy(to, &value, sizeof(value));
-}
-
 [[gnu::always_inline]] inline Lanes Max(const Lanes& a, const Lanes& b) {
   return a > b ? a : b;
 }

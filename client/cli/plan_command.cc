@@ -166,12 +166,12 @@ Command PlanCommand() {
           "several settings; score needs the same ones. -v shows how the\n"
           "search went: what each stage gained, which proposals were accepted\n"
           "at which temperature, when it converged and why it ended.",
-      .examples = {"routepackctl plan window.rpw --output=plan.json",
-                   "routepackctl plan window.rpw --ep=16 --dp=16 "
-                   "--attention_config=config.json",
-                   "routepackctl plan window.rpw --effort=best -v",
-                   "routepackctl plan window.json --server=localhost:7070",
-                   "routepackctl plan window.rpw --json | jq .bounds"},
+      .examples =
+          {"routepackctl plan window.rpw --output=plan.json",
+           "routepackctl plan window.rpw --ep=16 --attention_config=c.json",
+           "routepackctl plan window.rpw --effort=best -v",
+           "routepackctl plan window.json --server=localhost:7070",
+           "routepackctl plan window.rpw --json | jq .bounds"},
       .flags = Concat({{"output", "json", "rows", "verbose", "threads"},
                        WindowFlags(),
                        OptionFlags(),
