@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <utility>
 
 #include "oneapi/tbb/parallel_for.h"
@@ -21,10 +20,11 @@ constexpr int kCalibrationDraws = 2000;
 constexpr double kFirstAcceptance = 0.15;
 constexpr double kCooling = 0.01;  // last temperature over first
 
-// Temperature at which a worsening proposal is accepted with mean probability
-// kFirstAcceptance; 0 when none worsens.
-double FirstTemperature(const SearchSpace& space, Chain& chain,
-                        const ProposalOptions& options, uint64_t seed) {
+// How much worsening proposals to the chain's state add to its energy, as
+// shares of it.
+std::vector<double> WorseningGrowths(const SearchSpace& space, Chain& chain,
+                                     const ProposalOptions& options,
+                                     uint64_t seed) {
   DrawStream draws(CounterRandom(seed, kCalibrateStream));
   std::vector<double> growths;
   Move move;
@@ -34,18 +34,7 @@ double FirstTemperature(const SearchSpace& space, Chain& chain,
         chain.EnergyOf(chain.ScoreAfter(move)) - chain.energy();
     if (growth > 0) growths.push_back(growth / std::max(chain.energy(), 1.0));
   }
-  if (growths.empty()) return 0;
-  double low = 0;
-  double high = 1;
-  for (int bit = 0; bit < 60; ++bit) {
-    const double middle = (low + high) / 2;
-    double accepted = 0;
-    for (double growth : growths) accepted += ExpOfNegative(-growth / middle);
-    (accepted < kFirstAcceptance * static_cast<double>(growths.size()) ? low
-                                                                       : high) =
-        middle;
-  }
-  return high;
+  return growths;
 }
 
 // One search: the population and what is known so far.
@@ -94,8 +83,7 @@ class Annealer {
       return true;
     };
     if (budget_.Exhausted()) return end(SearchEnd::kTimeLimit);
-    if (result_.score.slowest_shard - options_.bound <=
-        options_.bound / kClosedGap) {
+    if (GapClosed(result_.score, options_.bound)) {
       return end(SearchEnd::kBoundReached);
     }
     if (level == 0) return false;
@@ -110,34 +98,37 @@ class Annealer {
 
   // False when the budget cut it.
   bool RunLevel(uint32_t level) {
-    // Members and levels share the steps evenly; the first ones get the rest.
-    const uint64_t shares = uint64_t{options_.levels} * members_.size();
     std::vector<ProposalCounts> counts(members_.size());
-    std::vector<char> cut(members_.size());
     tbb::parallel_for(
         tbb::blocked_range<size_t>(0, members_.size(), 1),
         [&](const tbb::blocked_range<size_t>& range) {
           for (size_t m = range.begin(); m < range.end(); ++m) {
-            const uint64_t share = level * members_.size() + m;
-            const uint64_t steps = options_.steps / shares +
-                                   (share < options_.steps % shares ? 1 : 0);
             members_[m].StartTrajectory();
             counts[m] =
-                RunChain(space_, members_[m], steps, temperatures_[level],
-                         options_.proposals,
+                RunChain(space_, members_[m], StepsOf(level, m),
+                         temperatures_[level], options_.proposals,
                          CounterRandom(seed_, kStepStream, level, m), budget_);
-            cut[m] = counts[m].steps < steps;
           }
         },
         tbb::simple_partitioner());
     AnnealLevel& record = result_.levels.emplace_back();
     record.temperature = temperatures_[level];
-    for (const ProposalCounts& count : counts) record.proposals += count;
+    uint64_t steps = 0;
+    for (size_t m = 0; m < members_.size(); ++m) {
+      record.proposals += counts[m];
+      steps += StepsOf(level, m);
+    }
     UpdateIncumbent(level);
     record.incumbent = result_.score;
-    const Chain& best = BestMember();
-    record.lowest_terminal = best.score().slowest_shard;
-    return std::find(cut.begin(), cut.end(), 1) == cut.end();
+    record.lowest_terminal = BestMember().score().slowest_shard;
+    return record.proposals.steps == steps;
+  }
+
+  // Members and levels share the steps evenly; the first ones get the rest.
+  uint64_t StepsOf(uint32_t level, size_t member) const {
+    const uint64_t shares = uint64_t{options_.levels} * members_.size();
+    const uint64_t share = level * members_.size() + member;
+    return options_.steps / shares + (share < options_.steps % shares ? 1 : 0);
   }
 
   void UpdateIncumbent(uint32_t level) {
@@ -164,15 +155,10 @@ class Annealer {
   }
 
   void SetTemperatures() {
-    const double first =
-        FirstTemperature(space_, BestMember(), options_.proposals, seed_);
-    const uint32_t falls = std::max(options_.levels, 3u) - 2;
-    const double ratio = ExpOfNegative(Log(kCooling) / falls);
-    double temperature = first;
-    for (uint32_t level = 1; level < options_.levels; ++level) {
-      temperatures_[level] = temperature;
-      temperature *= ratio;
-    }
+    temperatures_ = TemperatureSchedule(
+        FirstTemperature(
+            WorseningGrowths(space_, BestMember(), options_.proposals, seed_)),
+        options_.levels);
   }
 
   // Not after the first level, which has no temperature, nor after the last.
@@ -203,8 +189,6 @@ class Annealer {
     }
     members_ = std::move(next);
   }
-
-  static constexpr int64_t kClosedGap = 10'000;
 
   const SearchSpace& space_;
   std::vector<Chain> members_;
@@ -264,6 +248,37 @@ ProposalCounts RunChain(const SearchSpace& space, Chain& chain, uint64_t steps,
     }
   }
   return counts;
+}
+
+bool GapClosed(const Score& score, int64_t bound) {
+  return score.slowest_shard - bound <= bound / 10'000;
+}
+
+double FirstTemperature(std::span<const double> growths) {
+  if (growths.empty()) return 0;
+  double low = 0;
+  double high = 1;
+  for (int bit = 0; bit < 60; ++bit) {
+    const double middle = (low + high) / 2;
+    double accepted = 0;
+    for (double growth : growths) accepted += ExpOfNegative(-growth / middle);
+    (accepted < kFirstAcceptance * static_cast<double>(growths.size()) ? low
+                                                                       : high) =
+        middle;
+  }
+  return high;
+}
+
+std::vector<double> TemperatureSchedule(double first, uint32_t levels) {
+  const uint32_t falls = std::max(levels, 3u) - 2;
+  const double ratio = ExpOfNegative(Log(kCooling) / falls);
+  std::vector<double> temperatures(levels);
+  double temperature = first;
+  for (uint32_t level = 1; level < levels; ++level) {
+    temperatures[level] = temperature;
+    temperature *= ratio;
+  }
+  return temperatures;
 }
 
 std::vector<uint32_t> ResampledParents(const std::vector<double>& energies,

@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "planner/budget.h"
@@ -57,6 +58,16 @@ AnnealResult AnnealPopulation(
 ProposalCounts RunChain(const SearchSpace& space, Chain& chain, uint64_t steps,
                         double temperature, const ProposalOptions& options,
                         const CounterRandom& random, const Budget& budget);
+
+// Whether s0 is within 0.01 % of its lower bound: not worth a search.
+bool GapClosed(const Score& score, int64_t bound);
+
+// The T_0 at which worsening proposals, whose energy grows by these shares, are
+// accepted with mean probability 0.15; 0 if there are none.
+double FirstTemperature(std::span<const double> growths);
+
+// [levels] 0, then falling geometrically from `first` to `first` / 100.
+std::vector<double> TemperatureSchedule(double first, uint32_t levels);
 
 // Systematic resampling: member m of the next population descends from
 // parent[m], the least j with F_j >= (u + m) / population, where F cumulates

@@ -17,7 +17,6 @@
 #define ROUTEPACK_PLANNER_CHAIN_H_
 
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -31,7 +30,7 @@ struct Move {
   uint32_t item = 0;  // goes from cell `from` to cell `to`
   uint32_t from = 0;
   uint32_t to = 0;
-  uint32_t back = 0;  // goes the other way; SearchSpace nothing(): relocation
+  uint32_t back = 0;  // goes the other way; Chain::nothing(): relocation
 };
 
 class Chain {

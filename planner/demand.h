@@ -18,6 +18,10 @@
 
 namespace routepack {
 
+// Starts on a cache line, so that vector loads are aligned.
+template <typename T>
+using AlignedVector = std::vector<T, tbb::cache_aligned_allocator<T>>;
+
 // P rounded up to whole vectors of 8.
 constexpr uint32_t DemandStride(uint32_t num_ranks) {
   return (num_ranks + 7) / 8 * 8;
@@ -29,7 +33,7 @@ struct Demand {
   uint32_t num_ranks = 0;   // P
   uint32_t stride = 0;      // DemandStride(P)
   // [i][l][stride]
-  std::vector<uint32_t, tbb::cache_aligned_allocator<uint32_t>> values;
+  AlignedVector<uint32_t> values;
 
   size_t item_size() const { return size_t{num_layers} * stride; }
   const uint32_t* item(uint32_t i) const {

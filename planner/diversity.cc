@@ -8,7 +8,6 @@
 #include <numeric>
 #include <utility>
 
-#include "oneapi/tbb/cache_aligned_allocator.h"
 #include "oneapi/tbb/parallel_for.h"
 #include "planner/counter_random.h"
 #include "planner/multiversion.h"
@@ -39,7 +38,7 @@ void AddSigned(std::span<const double> values, const uint64_t* signs,
   std::copy_n(lanes, kLanes, sums);
 }
 
-using Loads = std::vector<uint32_t, tbb::cache_aligned_allocator<uint32_t>>;
+using Loads = AlignedVector<uint32_t>;
 
 // Sums over the features of a row of +-feature, the sign by feature and
 // direction.

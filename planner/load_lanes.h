@@ -13,13 +13,9 @@
 #include <variant>
 #include <vector>
 
-#include "oneapi/tbb/cache_aligned_allocator.h"
 #include "planner/demand.h"
 
 namespace routepack {
-
-template <typename T>
-using AlignedVector = std::vector<T, tbb::cache_aligned_allocator<T>>;
 
 // Sums over layers of the peaks of two row-shards.
 struct ExchangePeaks {

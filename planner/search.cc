@@ -52,11 +52,6 @@ class Stopwatch {
       std::chrono::steady_clock::now();
 };
 
-// A seed this close to the bound is not worth a search.
-bool NothingToGain(const Score& score, int64_t bound) {
-  return score.slowest_shard - bound <= bound / 10'000;
-}
-
 // The members to start from, by quality and diversity.
 std::vector<uint32_t> ChooseMembers(const PackingProblem& problem,
                                     const SeedPool& pool,
@@ -133,7 +128,7 @@ class Search {
   SearchEnd Refine(const SeedPool& pool) {
     if (budget_.Exhausted()) return SearchEnd::kTimeLimit;
     if (options_.effort == Effort::kSeeds) return SearchEnd::kSeedsOnly;
-    if (NothingToGain(result_.score, bound_)) return SearchEnd::kNothingToGain;
+    if (GapClosed(result_.score, bound_)) return SearchEnd::kNothingToGain;
     const SearchSpace space(problem_, length_.rows);
     SearchEnd end = Anneal(space, pool, seed_);
     int fruitless = 0;

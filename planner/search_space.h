@@ -4,7 +4,6 @@
 #define ROUTEPACK_PLANNER_SEARCH_SPACE_H_
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "planner/layout.h"

@@ -27,7 +27,7 @@ constexpr size_t kLoadsPerTask = size_t{1} << 17;
 constexpr uint64_t kBinsStream = 0x62696e73;
 constexpr uint64_t kPairStream = 0x70616972;
 
-using Loads = std::vector<uint32_t, tbb::cache_aligned_allocator<uint32_t>>;
+using Loads = AlignedVector<uint32_t>;
 
 // A place in 0 .. size-1, the k-th with weight size - k.
 size_t DrawDecaying(const CounterRandom& random, uint64_t n, uint64_t size) {

@@ -34,6 +34,7 @@
 #include "tests/bench/packing_peers.h"
 #include "tests/bench/packing_report.h"
 #include "tests/planner/exhaustive.h"
+#include "tests/planner/search_problems.h"
 
 ABSL_FLAG(bool, quick, false, "Two windows a setting, no effort \"best\".");
 ABSL_FLAG(uint32_t, windows, 7, "Windows of a setting, at most.");

@@ -1,7 +1,6 @@
 #include "tests/bench/packing_peers.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <numeric>
 #include <optional>
@@ -9,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "planner/anneal.h"
 #include "planner/bin_packing.h"
 #include "planner/chain.h"
 #include "planner/counter_random.h"
@@ -218,8 +218,7 @@ class PlainChain {
     }
   }
 
-  // As in planner/anneal.cc: worsening proposals are accepted with mean
-  // probability 0.15.
+  // Calibrated as the population is.
   double FirstTemperature() {
     std::vector<double> growths;
     Move move;
@@ -229,16 +228,7 @@ class PlainChain {
           chain_.EnergyOf(chain_.ScoreAfter(move)) - chain_.energy();
       if (growth > 0) growths.push_back(growth / chain_.energy());
     }
-    double low = 0;
-    double high = 1;
-    for (int bit = 0; bit < 60 && !growths.empty(); ++bit) {
-      const double middle = (low + high) / 2;
-      double accepted = 0;
-      for (double growth : growths) accepted += std::exp(-growth / middle);
-      const bool cold = accepted < 0.15 * static_cast<double>(growths.size());
-      (cold ? low : high) = middle;
-    }
-    return high;
+    return routepack::FirstTemperature(growths);
   }
 
   Layout Best() const { return chain_.BestLayout(); }
@@ -340,11 +330,10 @@ Layout PlainAnnealing(const SearchSpace& space, const Layout& length,
   const uint64_t share = options.steps / options.levels;
   // Like the population's first level, without temperature.
   plain.Run(options.steps - share * (options.levels - 1), 0);
-  double temperature = plain.FirstTemperature() * options.scale;
-  const double ratio = std::pow(0.01, 1.0 / (options.levels - 2));
+  const std::vector<double> temperatures = TemperatureSchedule(
+      plain.FirstTemperature() * options.scale, options.levels);
   for (uint32_t level = 1; level < options.levels; ++level) {
-    plain.Run(share, temperature);
-    temperature *= ratio;
+    plain.Run(share, temperatures[level]);
   }
   return plain.Best();
 }

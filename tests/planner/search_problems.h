@@ -3,6 +3,7 @@
 #ifndef ROUTEPACK_TESTS_PLANNER_SEARCH_PROBLEMS_H_
 #define ROUTEPACK_TESTS_PLANNER_SEARCH_PROBLEMS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -48,6 +49,29 @@ inline SearchCase MakeSearchCase(const RandomWindowOptions& options) {
 
 inline SearchCase RandomSearchCase(uint64_t seed) {
   return MakeSearchCase(RandomShape(seed));
+}
+
+// 9 to 12 samples in 4 to 6 cells of at least two rows, 4 to 6 layers, one or
+// two shards, no fillers.
+inline SearchCase SmallSearchCase(uint64_t seed) {
+  TestRandom random(seed * 104'729 + 5);
+  while (true) {
+    RandomWindowOptions options{.seed = random.Below(1u << 30)};
+    options.num_samples = random.Between(9, 12);
+    options.num_layers = random.Between(4, 6);
+    options.num_ranks = random.Between(2, 4);
+    options.num_experts = options.num_ranks * random.Between(2, 3);
+    options.num_slots = random.Between(1, 3);
+    options.num_shards = random.Between(1, std::min(2u, options.num_slots));
+    options.token_cap = random.Between(75, 140);
+    options.min_tokens = 5;
+    SearchCase out = MakeSearchCase(options);
+    const uint32_t cells = out.length.num_cells();
+    if (cells >= 4 && cells <= 6 && out.length.rows >= 2 &&
+        out.problem.num_items() == out.problem.num_samples) {
+      return out;
+    }
+  }
 }
 
 // Any move, whether it fits or not: a swap, or a relocation every third time.
