@@ -26,10 +26,11 @@ std::vector<double> WorseningGrowths(const SearchSpace& space, Chain& chain,
                                      const ProposalOptions& options,
                                      uint64_t seed) {
   DrawStream draws(CounterRandom(seed, kCalibrateStream));
+  Proposer proposer(space, options);
   std::vector<double> growths;
   Move move;
   for (int k = 0; k < kCalibrationDraws; ++k) {
-    if (!Propose(space, chain, options, draws, &move)) continue;
+    if (!proposer.Propose(chain, draws, &move)) continue;
     const double growth =
         chain.EnergyOf(chain.ScoreAfter(move)) - chain.energy();
     if (growth > 0) growths.push_back(growth / std::max(chain.energy(), 1.0));
@@ -225,16 +226,19 @@ ProposalCounts RunChain(const SearchSpace& space, Chain& chain, uint64_t steps,
                         const CounterRandom& random, const Budget& budget) {
   ProposalCounts counts;
   DrawStream draws(random);
+  Proposer proposer(space, options);
   Move move;
   for (; counts.steps < steps; ++counts.steps) {
     if (counts.steps % kStepsBetweenLooks == 0 && budget.Exhausted()) break;
-    if (!Propose(space, chain, options, draws, &move)) {
+    if (!proposer.Propose(chain, draws, &move)) {
       ++counts.infeasible;
       continue;
     }
     // u < exp(-delta / T), solved for delta before it is known.
     const double tolerance =
-        temperature * std::max(chain.energy(), 1.0) * draws.Exponential();
+        temperature == 0
+            ? 0
+            : temperature * std::max(chain.energy(), 1.0) * draws.Exponential();
     switch (chain.Try(move, tolerance)) {
       case Chain::Verdict::kStopped:
         ++counts.stopped_early;

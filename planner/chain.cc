@@ -12,6 +12,18 @@ constexpr double kAnything = 0x1p60;
 // No two row-shards' peaks add up to this (window.h bounds loads and layers).
 constexpr double kMostPeaks = 0x1p46;
 
+// [items]
+std::vector<uint32_t> RowShards(const SearchSpace& space,
+                                const Layout& layout) {
+  std::vector<uint32_t> row_shards(space.problem.num_items());
+  for (uint32_t c = 0; c < space.cells; ++c) {
+    for (uint32_t i : layout.cell(c / space.slots, c % space.slots)) {
+      row_shards[i] = space.row_shard_of_cell[c];
+    }
+  }
+  return row_shards;
+}
+
 }  // namespace
 
 Chain::Chain(const SearchSpace& space, const Layout& layout)
@@ -22,17 +34,14 @@ Chain::Chain(const SearchSpace& space, const Layout& layout)
       occupancy_(space.cells),
       sums_(space.cells),
       cost_(space.cells * space.num_stages()),
-      slowest_cell_(space.row_shards * space.num_stages()),
+      new_cost_(2 * space.num_stages()),
+      slowest_(space.row_shards * space.num_stages()),
       attention_(space.row_shards),
       expert_(space.row_shards),
       shard_cost_(space.shards),
-      loads_(space.row_shards * space.demand.item_size()),
-      rest_(size_t{space.row_shards} * (space.demand.num_blocks() + 1)),
-      from_cost_(space.num_stages()),
-      to_cost_(space.num_stages()) {
+      loads_(space.demand, space.row_shards, RowShards(space, layout)) {
   const PackingProblem& problem = space.problem;
   for (uint32_t c = 0; c < space.cells; ++c) {
-    const uint32_t row_shard = space.row_shard_of_cell[c];
     for (uint32_t i : layout.cell(c / space.slots, c % space.slots)) {
       cell_of_[i] = c;
       position_[i] = static_cast<uint32_t>(items_[c].size());
@@ -41,22 +50,16 @@ Chain::Chain(const SearchSpace& space, const Layout& layout)
       const uint64_t tokens = problem.tokens[i];
       sums_[c].tokens += tokens;
       sums_[c].tokens2 += tokens * tokens;
-      space.demand.Add(i, loads(row_shard));
-      for (uint32_t k = 0; k < space.demand.num_blocks(); ++k) {
-        rest(row_shard)[k] += space.demand.totals(i)[k];
-      }
     }
-    CellCosts(sums_[c], cost_.data() + c * space.num_stages());
+    CellCosts(problem.attention, sums_[c].tokens, sums_[c].tokens2,
+              problem.token_cap, cost_.data() + c * space.num_stages());
   }
   for (uint32_t rg = 0; rg < space.row_shards; ++rg) {
-    for (uint32_t k = space.demand.num_blocks(); k-- > 0;) {
-      rest(rg)[k] += rest(rg)[k + 1];
+    for (size_t stage = 0; stage < space.num_stages(); ++stage) {
+      FindSlowest(rg, stage);
+      attention_[rg] += stage_cost(rg, stage);
     }
-    FindSlowestCells(rg);
-    for (size_t s = 0; s < space.num_stages(); ++s) {
-      attention_[rg] += stage_cost(rg, s);
-    }
-    expert_[rg] = static_cast<int64_t>(space.demand.Peaks(loads(rg)));
+    expert_[rg] = static_cast<int64_t>(loads_.Peaks(rg));
     shard_cost_[rg % space.shards] += row_cost(rg);
     score_.worst_row = std::max(score_.worst_row, row_cost(rg));
   }
@@ -64,6 +67,7 @@ Chain::Chain(const SearchSpace& space, const Layout& layout)
     score_.slowest_shard = std::max(score_.slowest_shard, cost);
     score_.total += cost;
   }
+  energy_ = EnergyOf(score_);
   StartTrajectory();
 }
 
@@ -95,16 +99,20 @@ Score Chain::ScoreAfter(const Move& move) {
 Chain::Verdict Chain::Try(const Move& move, double tolerance) {
   Outcome outcome;
   if (!Evaluate(move, tolerance, outcome)) return Verdict::kStopped;
-  if (!(outcome.score < score_)) {
-    // Differences first: the weights would drown in rounding errors of sums.
-    const double growth = EnergyOf(
-        {.slowest_shard = outcome.score.slowest_shard - score_.slowest_shard,
-         .total = outcome.score.total - score_.total,
-         .worst_row = outcome.score.worst_row - score_.worst_row});
-    if (!(growth <= tolerance)) return Verdict::kRejected;
-  }
+  if (CannotAccept(outcome.score, tolerance)) return Verdict::kRejected;
   Apply(move, outcome);
   return Verdict::kAccepted;
+}
+
+// Neither better nor within the tolerance.
+bool Chain::CannotAccept(const Score& score, double tolerance) const {
+  if (score < score_) return false;
+  // Differences first: the weights would drown in rounding errors of sums.
+  const double growth =
+      EnergyOf({.slowest_shard = score.slowest_shard - score_.slowest_shard,
+                .total = score.total - score_.total,
+                .worst_row = score.worst_row - score_.worst_row});
+  return !(growth <= tolerance);
 }
 
 void Chain::StartTrajectory() {
@@ -114,43 +122,72 @@ void Chain::StartTrajectory() {
 
 // False when it stopped because the move cannot be accepted.
 bool Chain::Evaluate(const Move& move, double tolerance, Outcome& outcome) {
-  EvaluateCells(move, outcome);
+  FindCellCosts(move, outcome);
   const uint32_t a = space_->row_shard_of_cell[move.from];
   const uint32_t b = space_->row_shard_of_cell[move.to];
-  outcome.attention[0] = AttentionWith(a, move);
-  outcome.attention[1] = a == b ? outcome.attention[0] : AttentionWith(b, move);
+  outcome.attention[0] = AttentionAfter(a, move);
+  outcome.attention[1] = AttentionAfter(b, move);
   outcome.expert[0] = expert_[a];
   outcome.expert[1] = expert_[b];
   if (a != b) {
     const double growth =
-        MostGrowth(a % space_->shards, b % space_->shards, tolerance);
+        MostGrowth(space_->shard_of(a), space_->shard_of(b), tolerance);
     const double most =
         static_cast<double>(row_cost(a) + row_cost(b)) + growth -
         static_cast<double>(outcome.attention[0] + outcome.attention[1]);
     // The score is exact; one assignment more makes up for rounding here.
     const double peaks = std::min(most / kScoreScale + 1, kMostPeaks);
     if (!(peaks >= 0)) return false;
-    const ExchangePeaks after = space_->demand.PeaksAfter(
-        move.item, move.back, loads(a), loads(b), rest(a), rest(b),
-        static_cast<uint64_t>(peaks));
+    const ExchangePeaks after = loads_.PeaksAfter(move.item, move.back, a, b,
+                                                  static_cast<uint64_t>(peaks));
     if (!after.complete) return false;
     outcome.expert[0] = static_cast<int64_t>(after.a);
     outcome.expert[1] = static_cast<int64_t>(after.b);
   }
-  outcome.score = ScoreWith(a, b, outcome);
+  outcome.row_cost[0] = outcome.attention[0] + kScoreScale * outcome.expert[0];
+  outcome.row_cost[1] = outcome.attention[1] + kScoreScale * outcome.expert[1];
+  ScoreShards(a, b, outcome);
+  outcome.score.worst_row = WorstRow(a, b, outcome);
   return true;
 }
 
-void Chain::EvaluateCells(const Move& move, Outcome& outcome) {
-  const std::vector<uint32_t>& tokens = space_->problem.tokens;
-  const uint64_t leaves = tokens[move.item];
-  const uint64_t comes = move.back == nothing() ? 0 : tokens[move.back];
+void Chain::FindCellCosts(const Move& move, Outcome& outcome) {
+  const PackingProblem& problem = space_->problem;
+  const uint64_t leaves = problem.tokens[move.item];
+  const uint64_t comes = move.back == nothing() ? 0 : problem.tokens[move.back];
+  const uint64_t leaves2 = leaves * leaves;
+  const uint64_t comes2 = comes * comes;
   outcome.from = {sums_[move.from].tokens - leaves + comes,
-                  sums_[move.from].tokens2 - leaves * leaves + comes * comes};
+                  sums_[move.from].tokens2 - leaves2 + comes2};
   outcome.to = {sums_[move.to].tokens + leaves - comes,
-                sums_[move.to].tokens2 + leaves * leaves - comes * comes};
-  CellCosts(outcome.from, from_cost_.data());
-  CellCosts(outcome.to, to_cost_.data());
+                sums_[move.to].tokens2 + leaves2 - comes2};
+  CellCosts(problem.attention, outcome.from.tokens, outcome.from.tokens2,
+            problem.token_cap, new_cost_.data());
+  CellCosts(problem.attention, outcome.to.tokens, outcome.to.tokens2,
+            problem.token_cap, new_cost_.data() + space_->num_stages());
+}
+
+// A[r,g] after the move, whose cells have new_cost_.
+int64_t Chain::AttentionAfter(uint32_t row_shard, const Move& move) const {
+  const size_t num_stages = space_->num_stages();
+  const int64_t* from_cost = new_cost_.data();
+  const int64_t* to_cost = from_cost + num_stages;
+  const bool has_from = space_->row_shard_of_cell[move.from] == row_shard;
+  const bool has_to = space_->row_shard_of_cell[move.to] == row_shard;
+  const Slowest* stages = slowest(row_shard);
+  int64_t attention = 0;
+  for (size_t s = 0; s < num_stages; ++s) {
+    const Slowest& now = stages[s];
+    const auto touched = [&](int k) {
+      return (now.cell[k] == move.from) | (now.cell[k] == move.to);
+    };
+    int64_t cost = touched(1) ? now.cost[2] : now.cost[1];
+    cost = touched(0) ? cost : now.cost[0];
+    cost = std::max(cost, has_from ? from_cost[s] : 0);
+    cost = std::max(cost, has_to ? to_cost[s] : 0);
+    attention += cost;
+  }
+  return attention;
 }
 
 // At most this much may the two row-shards' costs grow, together, in a move
@@ -161,83 +198,81 @@ double Chain::MostGrowth(uint32_t shard_a, uint32_t shard_b,
                          double tolerance) const {
   int64_t others = 0;
   for (uint32_t g = 0; g < space_->shards; ++g) {
-    if (g != shard_a && g != shard_b) others = std::max(others, shard_cost_[g]);
+    const bool other = (g != shard_a) & (g != shard_b);
+    others = std::max(others, other ? shard_cost_[g] : 0);
   }
-  const double share = shard_a == shard_b ? 1 : 0.5;
+  const double shares = shard_a == shard_b ? 1 : 2;  // 1 over the share
   const double room =
       static_cast<double>(score_.slowest_shard) -
-      static_cast<double>(shard_cost_[shard_a] + shard_cost_[shard_b]) / 2;
+      static_cast<double>(shard_cost_[shard_a] + shard_cost_[shard_b]) * 0.5;
   const double other_room = static_cast<double>(score_.slowest_shard - others);
   // s2 can fall to 0 at most.
   const double slack = tolerance + space_->weights.worst_row *
                                        static_cast<double>(score_.worst_row);
-  const double by_energy =
-      std::min((slack + room) / (share + space_->weights.total),
-               (slack + other_room) / space_->weights.total);
+  const double total = space_->weights.total;
+  const double by_energy = std::min((slack + room) / (1 / shares + total),
+                                    (slack + other_room) / total);
   // A better score: s0 falls, or s0 stays and s1 does not grow.
-  const double by_score = other_room > 0 ? room / share : 0;
+  const double by_score = other_room > 0 ? room * shares : 0;
   return std::max(by_energy, by_score);
 }
 
-Score Chain::ScoreWith(uint32_t a, uint32_t b, const Outcome& outcome) const {
-  const int64_t cost_a = outcome.attention[0] + kScoreScale * outcome.expert[0];
-  const int64_t cost_b = outcome.attention[1] + kScoreScale * outcome.expert[1];
-  const int64_t growth_a = cost_a - row_cost(a);
-  const int64_t growth_b = a == b ? 0 : cost_b - row_cost(b);
-  Score score = {.total = score_.total + growth_a + growth_b};
+// s0 and s1.
+void Chain::ScoreShards(uint32_t a, uint32_t b, Outcome& outcome) const {
+  const int64_t growth_a = outcome.row_cost[0] - row_cost(a);
+  const int64_t growth_b = a == b ? 0 : outcome.row_cost[1] - row_cost(b);
+  outcome.score.total = score_.total + growth_a + growth_b;
+  outcome.score.slowest_shard = 0;
   for (uint32_t g = 0; g < space_->shards; ++g) {
-    int64_t cost = shard_cost_[g];
-    if (g == a % space_->shards) cost += growth_a;
-    if (g == b % space_->shards) cost += growth_b;
-    score.slowest_shard = std::max(score.slowest_shard, cost);
+    const int64_t cost = shard_cost_[g] +
+                         (g == space_->shard_of(a) ? growth_a : 0) +
+                         (g == space_->shard_of(b) ? growth_b : 0);
+    outcome.score.slowest_shard = std::max(outcome.score.slowest_shard, cost);
   }
+}
+
+// s2.
+int64_t Chain::WorstRow(uint32_t a, uint32_t b, const Outcome& outcome) const {
+  int64_t worst = std::max(outcome.row_cost[0], outcome.row_cost[1]);
   for (uint32_t rg = 0; rg < space_->row_shards; ++rg) {
-    const int64_t cost = rg == a ? cost_a : rg == b ? cost_b : row_cost(rg);
-    score.worst_row = std::max(score.worst_row, cost);
+    worst = std::max(worst, rg == a || rg == b ? 0 : row_cost(rg));
   }
-  return score;
+  return worst;
 }
 
-// A[r,g] with the costs of the move's cells as last evaluated.
-int64_t Chain::AttentionWith(uint32_t row_shard, const Move& move) const {
+// Gives the cells of the move new_cost_.
+void Chain::SetCosts(const Move& move) {
   const size_t num_stages = space_->num_stages();
-  const bool has_from = space_->row_shard_of_cell[move.from] == row_shard;
-  const bool has_to = space_->row_shard_of_cell[move.to] == row_shard;
-  int64_t attention = 0;
-  for (size_t s = 0; s < num_stages; ++s) {
-    int64_t slowest = 0;
-    if (has_from) slowest = std::max(slowest, from_cost_[s]);
-    if (has_to) slowest = std::max(slowest, to_cost_[s]);
-    const uint32_t cell = slowest_cell(row_shard, s);
-    if (cell != move.from && cell != move.to) {
-      slowest = std::max(slowest, cost_[cell * num_stages + s]);
-    } else {
-      for (uint32_t c : space_->cells_of_row_shard[row_shard]) {
-        if (c == move.from || c == move.to) continue;
-        slowest = std::max(slowest, cost_[c * num_stages + s]);
+  const int64_t* cost = new_cost_.data();
+  for (uint32_t cell : {move.from, move.to}) {
+    const uint32_t row_shard = space_->row_shard_of_cell[cell];
+    for (size_t s = 0; s < num_stages; ++s) {
+      const Slowest& now = slowest(row_shard)[s];
+      cost_[cell * num_stages + s] = *cost;
+      if (*cost > now.cost[2] || cell == now.cell[0] || cell == now.cell[1] ||
+          cell == now.cell[2]) {
+        FindSlowest(row_shard, s);
       }
+      ++cost;
     }
-    attention += slowest;
   }
-  return attention;
 }
 
-void Chain::FindSlowestCells(uint32_t row_shard) {
+void Chain::FindSlowest(uint32_t row_shard, size_t stage) {
   const size_t num_stages = space_->num_stages();
-  const std::vector<uint32_t>& cells = space_->cells_of_row_shard[row_shard];
-  for (size_t s = 0; s < num_stages; ++s) {
-    slowest_cell_[row_shard * num_stages + s] = *std::max_element(
-        cells.begin(), cells.end(), [&](uint32_t a, uint32_t b) {
-          return cost_[a * num_stages + s] < cost_[b * num_stages + s];
-        });
+  Slowest found;
+  found.cell[0] = space_->cells_of(row_shard).front();
+  for (uint32_t cell : space_->cells_of(row_shard)) {
+    const int64_t cost = cost_[cell * num_stages + stage];
+    if (cost <= found.cost[2]) continue;
+    found.cost[2] = cost;
+    found.cell[2] = cell;
+    for (int k = 2; k > 0 && found.cost[k] > found.cost[k - 1]; --k) {
+      std::swap(found.cost[k], found.cost[k - 1]);
+      std::swap(found.cell[k], found.cell[k - 1]);
+    }
   }
-}
-
-void Chain::CellCosts(const Sums& sums, int64_t* costs) const {
-  for (const AttentionStage& stage : space_->problem.attention) {
-    *costs++ =
-        CellCost(stage, sums.tokens, sums.tokens2, space_->problem.token_cap);
-  }
+  slowest_[row_shard * num_stages + stage] = found;
 }
 
 void Chain::Apply(const Move& move, const Outcome& outcome) {
@@ -250,25 +285,18 @@ void Chain::Apply(const Move& move, const Outcome& outcome) {
   MoveItems(move);
   sums_[move.from] = outcome.from;
   sums_[move.to] = outcome.to;
-  const size_t num_stages = space_->num_stages();
-  std::copy(from_cost_.begin(), from_cost_.end(),
-            cost_.begin() + move.from * num_stages);
-  std::copy(to_cost_.begin(), to_cost_.end(),
-            cost_.begin() + move.to * num_stages);
-  FindSlowestCells(a);
-  if (a != b) {
-    FindSlowestCells(b);
-    MoveLoads(move, a, b);
-  }
-  shard_cost_[a % space_->shards] -= row_cost(a);
+  SetCosts(move);
+  if (a != b) loads_.Exchange(move.item, move.back, a, b);
+  shard_cost_[space_->shard_of(a)] -= row_cost(a);
   attention_[a] = outcome.attention[0];
   expert_[a] = outcome.expert[0];
-  shard_cost_[a % space_->shards] += row_cost(a);
-  shard_cost_[b % space_->shards] -= row_cost(b);
+  shard_cost_[space_->shard_of(a)] += row_cost(a);
+  shard_cost_[space_->shard_of(b)] -= row_cost(b);
   attention_[b] = outcome.attention[1];
   expert_[b] = outcome.expert[1];
-  shard_cost_[b % space_->shards] += row_cost(b);
+  shard_cost_[space_->shard_of(b)] += row_cost(b);
   score_ = outcome.score;
+  energy_ = EnergyOf(score_);
   if (score_ < best_score_) {
     best_score_ = score_;
     at_best_ = true;
@@ -297,18 +325,6 @@ void Chain::MoveItems(const Move& move) {
   from[position_[move.item]] = move.back;
   to[position_[move.back]] = move.item;
   std::swap(position_[move.item], position_[move.back]);
-}
-
-void Chain::MoveLoads(const Move& move, uint32_t a, uint32_t b) {
-  space_->demand.Exchange(move.item, move.back, loads(a), loads(b));
-  const uint64_t* leaves = space_->demand.totals(move.item);
-  const uint64_t* comes = space_->demand.totals(move.back);
-  uint64_t gain = 0;
-  for (uint32_t k = space_->demand.num_blocks(); k-- > 0;) {
-    gain += comes[k] - leaves[k];
-    rest(a)[k] += gain;
-    rest(b)[k] -= gain;
-  }
 }
 
 Layout Chain::LayoutOf(const std::vector<uint32_t>& cell_of) const {

@@ -45,7 +45,7 @@ class Chain {
   Chain(const SearchSpace& space, const Layout& layout);
 
   const Score& score() const { return score_; }
-  double energy() const { return EnergyOf(score_); }
+  double energy() const { return energy_; }
   double EnergyOf(const Score& score) const;
   // In the order of cells; items of a cell ascending.
   Layout layout() const { return LayoutOf(cell_of_); }
@@ -61,14 +61,13 @@ class Chain {
   int64_t row_cost(uint32_t row_shard) const {
     return attention_[row_shard] + kScoreScale * expert_[row_shard];
   }
-  // The cell with the largest cost of a stage.
-  uint32_t slowest_cell(uint32_t row_shard, size_t stage) const {
-    return slowest_cell_[row_shard * space_->num_stages() + stage];
-  }
-
-  // Its cost, in score units.
+  // The largest cost of a stage among the row-shard's cells, in score units,
+  // and a cell that has it.
   int64_t stage_cost(uint32_t row_shard, size_t stage) const {
-    return cost_[slowest_cell(row_shard, stage) * space_->num_stages() + stage];
+    return slowest(row_shard)[stage].cost[0];
+  }
+  uint32_t slowest_cell(uint32_t row_shard, size_t stage) const {
+    return slowest(row_shard)[stage].cell[0];
   }
 
   // Both cells differ, stay within the cap and are not left empty.
@@ -95,29 +94,33 @@ class Chain {
   struct Outcome {
     Sums from;
     Sums to;
-    int64_t attention[2] = {};  // of the row-shards of from and to
-    int64_t expert[2] = {};
+    int64_t attention[2];  // of the row-shards of from and to
+    int64_t expert[2];
+    int64_t row_cost[2];
     Score score;
+  };
+  // The costliest cells of a row-shard and stage: of three, one is not touched
+  // by a move. Cells that are missing cost nothing.
+  struct Slowest {
+    int64_t cost[3] = {};
+    uint32_t cell[3] = {};
   };
 
   bool Evaluate(const Move& move, double tolerance, Outcome& outcome);
-  void EvaluateCells(const Move& move, Outcome& outcome);
+  void FindCellCosts(const Move& move, Outcome& outcome);
+  int64_t AttentionAfter(uint32_t row_shard, const Move& move) const;
   double MostGrowth(uint32_t shard_a, uint32_t shard_b, double tolerance) const;
-  Score ScoreWith(uint32_t a, uint32_t b, const Outcome& outcome) const;
-  int64_t AttentionWith(uint32_t row_shard, const Move& move) const;
-  void FindSlowestCells(uint32_t row_shard);
-  void CellCosts(const Sums& sums, int64_t* costs) const;
+  void ScoreShards(uint32_t a, uint32_t b, Outcome& outcome) const;
+  int64_t WorstRow(uint32_t a, uint32_t b, const Outcome& outcome) const;
+  bool CannotAccept(const Score& score, double tolerance) const;
+  void SetCosts(const Move& move);
+  void FindSlowest(uint32_t row_shard, size_t stage);
+  const Slowest* slowest(uint32_t row_shard) const {
+    return slowest_.data() + row_shard * space_->num_stages();
+  }
   void Apply(const Move& move, const Outcome& outcome);
   void MoveItems(const Move& move);
-  void MoveLoads(const Move& move, uint32_t a, uint32_t b);
   Layout LayoutOf(const std::vector<uint32_t>& cell_of) const;
-
-  uint32_t* loads(uint32_t row_shard) {
-    return loads_.data() + row_shard * space_->demand.item_size();
-  }
-  uint64_t* rest(uint32_t row_shard) {
-    return rest_.data() + size_t{row_shard} * (space_->demand.num_blocks() + 1);
-  }
 
   const SearchSpace* space_;
   std::vector<uint32_t> cell_of_;             // [items]
@@ -126,16 +129,15 @@ class Chain {
   std::vector<uint32_t> occupancy_;           // [R D]
   std::vector<Sums> sums_;                    // [R D]
   std::vector<int64_t> cost_;                 // [R D][s] score units
-  std::vector<uint32_t> slowest_cell_;        // [R G][s]
+  std::vector<int64_t> new_cost_;             // [from, to][s] after the move
+                                              // evaluated last
+  std::vector<Slowest> slowest_;              // [R G][s]
   std::vector<int64_t> attention_;            // [R G] score units
   std::vector<int64_t> expert_;               // [R G] assignments
   std::vector<int64_t> shard_cost_;           // [G] U, score units
-  AlignedVector<uint32_t> loads_;             // [R G][block][p][8]
-  std::vector<uint64_t> rest_;                // [R G][blocks + 1] load of
-                                              // blocks from k on
-  std::vector<int64_t> from_cost_;            // [s] after the last evaluation
-  std::vector<int64_t> to_cost_;              // [s]
+  LaneLoads loads_;
   Score score_;
+  double energy_ = 0;
   Score best_score_;
   bool at_best_ = true;                 // the best state is this one
   std::vector<uint32_t> best_cell_of_;  // else it is that

@@ -1,6 +1,7 @@
 #include "planner/layout.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "oneapi/tbb/parallel_for.h"
@@ -187,12 +188,22 @@ Layout LayoutFromCells(uint32_t rows, uint32_t slots,
 int64_t CellCost(const AttentionStage& stage, uint64_t sum_t, uint64_t sum_t2,
                  uint32_t token_cap) {
   const double linear = stage.alpha * static_cast<double>(sum_t);
-  const double pairs =
-      stage.beta * static_cast<double>(sum_t2) / static_cast<double>(token_cap);
+  // Without the division where it changes nothing.
+  const double pairs = stage.beta == 0
+                           ? 0
+                           : stage.beta * static_cast<double>(sum_t2) /
+                                 static_cast<double>(token_cap);
   // llround of what is not negative and below 2^53, without the call.
   const double cost = static_cast<double>(kScoreScale) * (linear + pairs);
   const auto whole = static_cast<int64_t>(cost);
   return whole + (cost - static_cast<double>(whole) >= 0.5 ? 1 : 0);
+}
+
+void CellCosts(std::span<const AttentionStage> stages, uint64_t sum_t,
+               uint64_t sum_t2, uint32_t token_cap, int64_t* costs) {
+  for (const AttentionStage& stage : stages) {
+    *costs++ = CellCost(stage, sum_t, sum_t2, token_cap);
+  }
 }
 
 ROUTEPACK_MULTIVERSION
@@ -223,6 +234,39 @@ Evaluation EvaluateLayout(const PackingProblem& problem, const Layout& layout) {
   evaluation.score =
       ScoreOf(evaluation, layout.rows, problem.topology.num_shards());
   return evaluation;
+}
+
+Layout MatchShardRows(const PackingProblem& problem, const Layout& layout,
+                      Evaluation& evaluation) {
+  const Topology& topology = problem.topology;
+  const uint32_t shards = topology.num_shards();
+  if (shards == 1 || layout.rows == 1) return layout;
+  // Rows by decreasing expert term; ties: lower row.
+  const auto ranked = [&](uint32_t g) {
+    std::vector<uint32_t> rows(layout.rows);
+    std::iota(rows.begin(), rows.end(), 0);
+    std::stable_sort(rows.begin(), rows.end(), [&](uint32_t a, uint32_t b) {
+      return evaluation.expert[size_t{a} * shards + g] >
+             evaluation.expert[size_t{b} * shards + g];
+    });
+    return rows;
+  };
+  const std::vector<uint32_t> to = ranked(0);
+  std::vector<std::vector<uint32_t>> cells(layout.num_cells());
+  for (uint32_t g = 0; g < shards; ++g) {
+    const std::vector<uint32_t> from = ranked(g);
+    for (uint32_t k = 0; k < layout.rows; ++k) {
+      for (uint32_t d : topology.slots_of_shard(g)) {
+        const auto items = layout.cell(from[k], d);
+        cells[to[k] * layout.slots + d].assign(items.begin(), items.end());
+      }
+    }
+  }
+  Layout matched = LayoutFromCells(layout.rows, layout.slots, cells);
+  Evaluation after = EvaluateLayout(problem, matched);
+  if (after.ep_peak_sum >= evaluation.ep_peak_sum) return layout;
+  evaluation = std::move(after);
+  return matched;
 }
 
 absl::Status ValidateLayout(const PackingProblem& problem,

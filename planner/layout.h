@@ -78,6 +78,9 @@ inline constexpr int64_t kScoreScale = 256;
 // left to right in double without contraction. sum_t2 <= C^2 <= 2^52 is exact.
 int64_t CellCost(const AttentionStage& stage, uint64_t sum_t, uint64_t sum_t2,
                  uint32_t token_cap);
+// Of all stages: `costs` [s].
+void CellCosts(std::span<const AttentionStage> stages, uint64_t sum_t,
+               uint64_t sum_t2, uint32_t token_cap, int64_t* costs);
 
 // Peaks of loads: of a row-shard or cell over layers, of a layer over rows.
 struct LoadPeaks {
@@ -116,6 +119,14 @@ void AddLoads(const uint32_t* from, size_t size, uint32_t* into);
 // Full evaluation, O(N L P + R G L P); rows and blocks of layers in parallel.
 // The layout must be valid (ValidateLayout).
 Evaluation EvaluateLayout(const PackingProblem& problem, const Layout& layout);
+
+// The same cells, the rows of each EDP shard moved so that in every row the
+// shards' expert terms have the same rank. The score does not depend on which
+// rows of different shards run at the same time, the EP peak sum does; returns
+// `layout` itself where that does not fall. `evaluation` is replaced by the
+// result's. O(N L P).
+Layout MatchShardRows(const PackingProblem& problem, const Layout& layout,
+                      Evaluation& evaluation);
 
 // INTERNAL unless every item is in exactly one cell, every cell is non-empty
 // and within the cap, and the dimensions match.

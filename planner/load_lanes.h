@@ -1,15 +1,23 @@
 // Loads and demand as the search reads them (spec 1.4): layers in blocks of
-// eight, [block][p][8], so that the maximum over ranks of eight layers is one
-// vector operation a rank, and a proposal reads four runs of memory.
+// eight, [block][p][8], so that the maxima over ranks of eight layers are one
+// vector, and a proposal reads four runs of memory.
+//
+// What a proposal reads is 16 bits wide where no demand exceeds kMostNarrow:
+// beside the 32-bit loads (window.h bounds them) there are narrow ones, less a
+// base that puts the peak of each layer at kNarrowPeak. Loads too far below the
+// peak are raised to kNarrowFloor. Maxima stay exact: an exchange changes a
+// load by at most kMostNarrow, so nothing overflows and no raised load can
+// become a peak. With larger demand all is 32 bits wide.
 //
 // Ranks are padded to an even number and layers to whole blocks, with zeros,
-// which change neither maxima nor sums. Demand is held in 16 bits where every
-// value fits, else in 32; loads are 32 bits (window.h bounds them).
+// which change neither maxima nor sums. Not thread-safe but for const members.
 
 #ifndef ROUTEPACK_PLANNER_LOAD_LANES_H_
 #define ROUTEPACK_PLANNER_LOAD_LANES_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -24,38 +32,35 @@ struct ExchangePeaks {
   bool complete = false;  // false: stopped, both are partial
 };
 
+// Demand of items; immutable.
 class LaneDemand {
  public:
+  static constexpr uint32_t kMostNarrow = (1 << 14) - 1;
+
   // O(N L P), items in parallel. One item without demand, `nothing()`, follows
   // the demand's own.
   explicit LaneDemand(const Demand& demand);
 
+  uint32_t num_ranks() const { return num_ranks_; }
   uint32_t num_blocks() const { return num_blocks_; }
   // Values of one item or of the loads of one row-shard.
-  size_t item_size() const { return size_t{num_blocks_} * 8 * ranks_; }
+  size_t item_size() const { return size_t{num_blocks_} * block_size(); }
+  size_t block_size() const { return size_t{8} * ranks_; }
   uint32_t nothing() const { return nothing_; }
-  // Bytes of one item.
-  size_t item_bytes() const;
+  bool narrow() const { return values_.index() == 0; }
+  // Bytes of a value, as proposals read it.
+  size_t value_bytes() const { return narrow() ? 2 : 4; }
 
-  // Demand of item i of a block of layers, over ranks: [blocks].
-  const uint64_t* totals(uint32_t i) const {
-    return totals_.data() + size_t{i} * num_blocks_;
+  // [items + 1][block][p][8], T = int16_t when narrow, else uint32_t.
+  template <typename T>
+  const T* items() const {
+    return std::get<AlignedVector<T>>(values_).data();
   }
-
-  // loads += item.
-  void Add(uint32_t item, uint32_t* loads) const;
-  // Moves `out` from a to b and `in` from b to a.
-  void Exchange(uint32_t out, uint32_t in, uint32_t* a, uint32_t* b) const;
-
-  // The peaks after such an exchange, without doing it. `rest_a` and `rest_b`
-  // [blocks + 1] are the loads of the blocks from k on, of all ranks; their
-  // sum over P is the least that these blocks' peaks can add, and the
-  // evaluation stops when a + b must exceed `limit`.
-  ExchangePeaks PeaksAfter(uint32_t out, uint32_t in, const uint32_t* a,
-                           const uint32_t* b, const uint64_t* rest_a,
-                           const uint64_t* rest_b, uint64_t limit) const;
-  // sum_l max_p of loads.
-  uint64_t Peaks(const uint32_t* loads) const;
+  // Calls f with items() of the right type.
+  template <typename F>
+  decltype(auto) Visit(F&& f) const {
+    return narrow() ? f(items<int16_t>()) : f(items<uint32_t>());
+  }
 
  private:
   template <typename T>
@@ -66,8 +71,36 @@ class LaneDemand {
   uint32_t num_blocks_;  // L / 8 rounded up
   uint32_t nothing_;
   // [items + 1][block][p][8]
-  std::variant<AlignedVector<uint16_t>, AlignedVector<uint32_t>> values_;
-  std::vector<uint64_t> totals_;  // [items + 1][block]
+  std::variant<AlignedVector<int16_t>, AlignedVector<uint32_t>> values_;
+};
+
+// Loads of all row-shards of one layout.
+class LaneLoads {
+ public:
+  // `row_shard_of` [items] below `row_shards`. `demand` must outlive the loads.
+  LaneLoads(const LaneDemand& demand, uint32_t row_shards,
+            std::span<const uint32_t> row_shard_of);
+
+  // sum_l max_p of a row-shard's loads.
+  uint64_t Peaks(uint32_t row_shard) const;
+  // Moves item `out` from row-shard a to b and `in` from b to a.
+  void Exchange(uint32_t out, uint32_t in, uint32_t a, uint32_t b);
+  // The peaks after such an exchange, without doing it. Stops when a + b must
+  // exceed `limit`: layers not looked at add at least their mean loads.
+  ExchangePeaks PeaksAfter(uint32_t out, uint32_t in, uint32_t a, uint32_t b,
+                           uint64_t limit) const;
+
+  static constexpr int32_t kNarrowPeak = LaneDemand::kMostNarrow + 1;
+  static constexpr int32_t kNarrowFloor = -kNarrowPeak - 1;
+
+ private:
+  const LaneDemand* demand_;
+  AlignedVector<uint32_t> wide_;   // [R G][block][p][8]
+  AlignedVector<int16_t> narrow_;  // the same less bases, or empty
+  std::vector<int64_t> totals_;    // [R G][block] load of all ranks
+  // [R G][blocks + 1] P times the bases of the blocks before k, plus the loads
+  // of those from k on, of all ranks.
+  std::vector<int64_t> tails_;
 };
 
 }  // namespace routepack

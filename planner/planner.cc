@@ -344,7 +344,7 @@ class Run {
       if (absl::Status status = CheckBudget(); !status.ok()) return status;
       plan_.truncated |= found.truncated;
       plan_.search = std::move(found.report);
-      if (found.score < plan_.evaluation.score) {
+      if (found.score <= plan_.evaluation.score) {
         plan_.layout = std::move(found.layout);
         plan_.evaluation = EvaluateLayout(problem_, plan_.layout);
         if (plan_.evaluation.score != found.score) {

@@ -6,10 +6,11 @@
 // trainers can move expert state meanwhile), rows, bounds, baseline, demand,
 // packing, validation. Runs on the threads of the caller's TBB arena; the plan
 // does not depend on how many there are. Peak memory besides the window: loads
-// of 4 L P bytes (P rounded up to a multiple of 8) for each of N samples and
-// fillers, R D cells and R G row-shards, the latter two for each thread or
-// member of the population; demand once more in 2 or 4 bytes; and some maps of
-// L E entries.
+// of 4 L P bytes (P rounded up to a multiple of 8) for N samples and fillers,
+// and once more for as many cells and row-shards while seeds are made, or 1.5
+// times for the R G row-shards of each member of the population, twice while
+// these are resampled; demand once more in 2 or 4 bytes; and some maps of L E
+// entries.
 
 #ifndef ROUTEPACK_PLANNER_PLANNER_H_
 #define ROUTEPACK_PLANNER_PLANNER_H_

@@ -112,6 +112,8 @@ class Search {
          .duration = watch_.Lap()}};
     report().end = Refine(pool);
     result_.truncated = report().end == SearchEnd::kTimeLimit;
+    Evaluation evaluation = EvaluateLayout(problem_, result_.layout);
+    result_.layout = MatchShardRows(problem_, result_.layout, evaluation);
     return std::move(result_);
   }
 

@@ -119,7 +119,8 @@ struct SearchResult {
 // random seeds with the steps that are left, until two restarts in a row bring
 // nothing: small windows with full cells fall into parts that no swap joins.
 //
-// The best layout found; never worse than `length`, a valid layout. `bound` is
+// The best layout found, see MatchShardRows for the order of its rows; never
+// worse than `length`, a valid layout. `bound` is
 // a lower bound of s0, in score units. `options` are resolved first.
 // `on_progress` may be empty; it is called from the calling thread between
 // temperatures. When the budget is cancelled the result is `length` or better.

@@ -3,7 +3,9 @@
 #ifndef ROUTEPACK_PLANNER_SEARCH_SPACE_H_
 #define ROUTEPACK_PLANNER_SEARCH_SPACE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "planner/layout.h"
@@ -27,11 +29,23 @@ struct EnergyWeights {
   static EnergyWeights Paper() { return {.total = 1e-6}; }
 };
 
-struct SearchSpace {
+class SearchSpace {
+ public:
   // O(N L P). `problem` must outlive the space.
   SearchSpace(const PackingProblem& packing_problem, uint32_t num_rows);
 
-  size_t num_stages() const { return problem.attention.size(); }
+  size_t num_stages() const { return num_stages_; }
+  std::span<const uint32_t> cells_of(uint32_t row_shard) const {
+    return std::span(cells_by_row_shard)
+        .subspan(first_cell[row_shard],
+                 first_cell[row_shard + 1] - first_cell[row_shard]);
+  }
+  // g of r G + g.
+  uint32_t shard_of(uint32_t row_shard) const {
+    return shard_of_row_shard[row_shard];
+  }
+  // Items whose occupancy is at most `most`: the first so many by_occupancy.
+  uint32_t ItemsUpTo(uint64_t most) const;
 
   const PackingProblem& problem;
   uint32_t rows;
@@ -41,11 +55,19 @@ struct SearchSpace {
   uint32_t row_shards;  // R G
   LaneDemand demand;
   EnergyWeights weights;
-  std::vector<uint32_t> row_shard_of_cell;                // [R D] r G + g
-  std::vector<std::vector<uint32_t>> cells_of_row_shard;  // [R G]
+  std::vector<uint32_t> row_shard_of_cell;   // [R D] r G + g
+  std::vector<uint32_t> shard_of_row_shard;  // [R G]
+  std::vector<uint32_t> cells_by_row_shard;  // [R D]
+  std::vector<uint32_t> first_cell;          // [R G + 1] index in it
   std::vector<uint32_t> by_occupancy;  // items, ascending; ties: lower item
   std::vector<uint32_t> occupancies;   // of by_occupancy
   std::vector<uint32_t> place;         // [items] index in by_occupancy
+
+ private:
+  size_t num_stages_;
+  // [buckets + 1] items whose occupancy is below b << bucket_shift_.
+  std::vector<uint32_t> items_below_;
+  int bucket_shift_ = 0;
 };
 
 }  // namespace routepack

@@ -204,7 +204,8 @@ Candidate Trial(const PackingProblem& problem, const Layout& length,
                     width, CounterRandom(seed, kPairStream, trial), budget));
 }
 
-// Number 0 is x_length, 1 its pairing, the others are trials.
+// Number 0 is x_length, 1 its pairing, the others are trials. No more at once
+// than have the loads that pairing holds in as many bytes as the demand.
 std::vector<Candidate> MakeCandidates(const PackingProblem& problem,
                                       const Layout& length,
                                       const SeedOptions& options, uint64_t seed,
@@ -216,17 +217,23 @@ std::vector<Candidate> MakeCandidates(const PackingProblem& problem,
     if (budget.Exhausted()) return {};
     return Trial(problem, length, options.choice_width, seed, k - 2, budget);
   };
-  // Isolated, so that a thread that waits inside one candidate for others does
-  // not begin another, which takes memory.
-  tbb::parallel_for(
-      tbb::blocked_range<uint32_t>(0, static_cast<uint32_t>(candidates.size()),
-                                   1),
-      [&](const tbb::blocked_range<uint32_t>& range) {
-        for (uint32_t k = range.begin(); k < range.end(); ++k) {
-          tbb::this_task_arena::isolate([&] { candidates[k] = make(k); });
-        }
-      },
-      tbb::simple_partitioner());
+  const auto count = static_cast<uint32_t>(candidates.size());
+  const uint32_t pairing =
+      length.num_cells() + length.rows * problem.topology.num_shards();
+  const uint32_t at_once = std::max(problem.num_items() / pairing, 1u);
+  for (uint32_t first = 0; first < count; first += at_once) {
+    // Isolated, so that a thread that waits inside one candidate for others
+    // does not begin another, which takes memory.
+    tbb::parallel_for(
+        tbb::blocked_range<uint32_t>(first, std::min(first + at_once, count),
+                                     1),
+        [&](const tbb::blocked_range<uint32_t>& range) {
+          for (uint32_t k = range.begin(); k < range.end(); ++k) {
+            tbb::this_task_arena::isolate([&] { candidates[k] = make(k); });
+          }
+        },
+        tbb::simple_partitioner());
+  }
   return candidates;
 }
 

@@ -76,7 +76,8 @@ struct SeedPool {
 
 // `length` must be valid. Candidates are made in parallel and depend on `seed`
 // and their number only. The budget ends them early; x_length is always there.
-// Memory: that of EdpAwarePair for each thread, and M layouts.
+// Memory: M layouts, and that of EdpAwarePair as often as it fits into the
+// demand's, at least once.
 SeedPool MakeSeeds(const PackingProblem& problem, const Layout& length,
                    const SeedOptions& options, uint64_t seed,
                    const Budget& budget = {});

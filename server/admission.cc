@@ -8,6 +8,7 @@
 #include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
 #include "planner/demand.h"
+#include "planner/load_lanes.h"
 #include "planner/planner.h"
 #include "planner/search.h"
 #include "proto/codec/status.h"
@@ -39,17 +40,16 @@ struct PackingSize {
 
 // First layouts: each candidate is kept, 8 bytes an item, and for a restart
 // made anew with its sketch, 20 bytes an item and q floats a row; pairing holds
-// the loads of its cells and row-shards.
+// the loads of its cells and row-shards, as often as they fit into those of the
+// items, at least once.
 absl::uint128 CandidateBytes(const WindowSpec& spec, const PackingSize& size,
                              const SearchOptions& options) {
   const absl::uint128 rows = size.items / spec.topology.num_slots();
   return options.candidates *
          (28 * size.items + 4 * options.projections * rows);
 }
-absl::uint128 PairingBytes(const PackingSize& size, absl::uint128 loads,
-                           const SearchOptions& options, uint32_t threads) {
-  return std::min(threads, std::max(options.candidates, 2u)) *
-         (size.items + size.row_shards) * loads;
+absl::uint128 PairingBytes(const PackingSize& size, absl::uint128 loads) {
+  return (size.items + size.row_shards) * loads;
 }
 
 // Lanes of loads (planner/load_lanes.h): blocks of eight layers, ranks padded
@@ -64,9 +64,9 @@ absl::uint128 Lanes(const WindowSpec& spec) {
 
 // Demand in lanes, two bytes where no sample can exceed them.
 absl::uint128 LaneDemandBytes(const WindowSpec& spec, const PackingSize& size) {
-  const bool narrow = uint64_t{spec.top_k} * spec.token_cap <=
-                      std::numeric_limits<uint16_t>::max();
-  return size.items * (Lanes(spec) * (narrow ? 2 : 4) + LaneBlocks(spec) * 8);
+  const bool narrow =
+      uint64_t{spec.top_k} * spec.token_cap <= LaneDemand::kMostNarrow;
+  return size.items * Lanes(spec) * (narrow ? 2 : 4);
 }
 
 // Each member (planner/chain.h) has the loads of row-shards and some numbers of
@@ -77,16 +77,15 @@ absl::uint128 PopulationBytes(const WindowSpec& spec, const PackingSize& size,
   const absl::uint128 stages = spec.attention.size();
   const absl::uint128 member =
       size.row_shards *
-          (4 * Lanes(spec) + 8 * LaneBlocks(spec) + 4 * stages + 32) +
+          (6 * Lanes(spec) + 16 * LaneBlocks(spec) + 36 * stages + 32) +
       size.items * (12 * stages + 96);
   return 2 * options.population * member;
 }
 
 absl::uint128 SearchBytes(const WindowSpec& spec, const PackingSize& size,
-                          absl::uint128 loads, const SearchOptions& options,
-                          uint32_t threads) {
+                          absl::uint128 loads, const SearchOptions& options) {
   const absl::uint128 candidates = CandidateBytes(spec, size, options);
-  const absl::uint128 pairing = PairingBytes(size, loads, options, threads);
+  const absl::uint128 pairing = PairingBytes(size, loads);
   if (options.effort == Effort::kSeeds) return candidates + pairing;
   // Seeds and members take turns.
   return candidates + LaneDemandBytes(spec, size) +
@@ -95,8 +94,7 @@ absl::uint128 SearchBytes(const WindowSpec& spec, const PackingSize& size,
 
 }  // namespace
 
-uint64_t PlanningBytes(const WindowSpec& spec, const PlanOptions& options,
-                       uint32_t threads) {
+uint64_t PlanningBytes(const WindowSpec& spec, const PlanOptions& options) {
   const absl::uint128 window = WindowBytes(spec.num_samples, spec.num_layers,
                                            spec.num_experts, spec.token_cap);
   const absl::uint128 items = MostItems(spec, options);
@@ -109,8 +107,8 @@ uint64_t PlanningBytes(const WindowSpec& spec, const PlanOptions& options,
   const SearchOptions search = ResolveSearch(options.search, spec.num_samples);
   const absl::uint128 experts =
       absl::uint128(spec.num_layers) * spec.num_experts * (4 + 8 + 16 + 24);
-  const absl::uint128 bytes = window + experts + items * loads +
-                              SearchBytes(spec, size, loads, search, threads);
+  const absl::uint128 bytes =
+      window + experts + items * loads + SearchBytes(spec, size, loads, search);
   constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
   return bytes > kMax ? kMax : static_cast<uint64_t>(bytes);
 }

@@ -20,13 +20,12 @@
 namespace routepack::server {
 
 // Bytes that a window takes from header to plan: its counts and samples, the
-// demand of samples and fillers, what the search holds on `threads` threads
-// (planner/planner.h), with as many cells as the header allows, and per layer
-// and expert a sample being decoded (4 bytes), window loads (8), two placements
-// (16) and three as messages (24): the one before, the one that is announced
-// and the plan's. Saturates.
-uint64_t PlanningBytes(const WindowSpec& spec, const PlanOptions& options,
-                       uint32_t threads);
+// demand of samples and fillers, what the search holds (planner/planner.h),
+// with as many cells as the header allows, and per layer and expert a sample
+// being decoded (4 bytes), window loads (8), two placements (16) and three as
+// messages (24): the one before, the one that is announced and the plan's.
+// Saturates.
+uint64_t PlanningBytes(const WindowSpec& spec, const PlanOptions& options);
 
 class Admission;
 

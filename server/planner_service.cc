@@ -204,8 +204,7 @@ absl::Status PlannerServiceImpl::CheckSame(const WindowSession& session,
     if (!spec.ok()) return spec.status();
     // It is compared, not planned.
     absl::StatusOr<Reservation> place = parts_.admission->Admit(
-        PlanningBytes(*spec, {.search = {.effort = Effort::kSeeds}},
-                      /*threads=*/1) +
+        PlanningBytes(*spec, {.search = {.effort = Effort::kSeeds}}) +
         window.ByteSizeLong());
     if (!place.ok()) return place.status();
     reservation = *std::move(place);

@@ -52,7 +52,7 @@ PlannerServer::PlannerServer(const ServerOptions& options, Log log)
       log_(std::move(log)),
       admission_(options.max_open_windows, options.window_memory_bytes()),
       store_(options.plan_history, options.plan_store_bytes()),
-      table_(&admission_, &store_, PlanningThreads(options)),
+      table_(&admission_, &store_),
       service_({.options = &options_,
                 .admission = &admission_,
                 .store = &store_,

@@ -56,7 +56,7 @@ absl::StatusOr<WindowTable::Opened> WindowTable::Open(
   if (!request.ok()) return request.status();
   // What takes memory by the header's word comes after this.
   absl::StatusOr<Reservation> reservation =
-      Admit(PlanningBytes(request->spec, request->options, threads_),
+      Admit(PlanningBytes(request->spec, request->options),
             header.ByteSizeLong() + extra_bytes, now);
   if (!reservation.ok()) return reservation.status();
   if (absl::Status status = LoadCurrent(*store_, *request); !status.ok()) {

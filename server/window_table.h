@@ -32,9 +32,9 @@ class WindowTable {
  public:
   using SessionPtr = std::shared_ptr<WindowSession>;
 
-  // Both outlive the table. `threads` plan a window.
-  WindowTable(Admission* admission, PlanStore* store, uint32_t threads)
-      : admission_(admission), store_(store), threads_(threads) {}
+  // Both outlive the table.
+  WindowTable(Admission* admission, PlanStore* store)
+      : admission_(admission), store_(store) {}
 
   static constexpr absl::Duration kMakesRoomAfter = absl::Seconds(30);
 
@@ -96,7 +96,6 @@ class WindowTable {
 
   Admission* const admission_;
   PlanStore* const store_;
-  const uint32_t threads_;
   mutable std::mutex mu_;
   absl::flat_hash_map<WindowKey, SessionPtr> open_ ABSL_GUARDED_BY(mu_);
   uint64_t next_sequence_ ABSL_GUARDED_BY(mu_) = 1;

@@ -239,7 +239,7 @@ class PlainChain {
     for (int k = 0; k < most_draws_; ++k) {
       move->item = draws_.Below(space_.problem.num_items());
       move->from = chain_.cell_of(move->item);
-      if (draws_.Uniform() < 0.2) {
+      if (draws_.Below(5) == 0) {
         move->back = chain_.nothing();
         move->to = draws_.Below(space_.cells);
       } else {

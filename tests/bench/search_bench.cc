@@ -99,12 +99,13 @@ const Searched& Of(int64_t preset) {
 void Searched::FindMoves() {
   Chain chain(space, layout);
   DrawStream draws(CounterRandom(0, 1));
+  Proposer proposer(space, {});
   size_t tried = 0;
   size_t wrong = 0;
   for (uint64_t k = 0; k < 100 * kMoves; ++k) {
     if (whole.size() == kMoves && stopped.size() == kMoves) break;
     Probe probe;
-    if (!Propose(space, chain, {}, draws, &probe.move) ||
+    if (!proposer.Propose(chain, draws, &probe.move) ||
         space.row_shard_of_cell[probe.move.from] ==
             space.row_shard_of_cell[probe.move.to]) {
       continue;
@@ -148,7 +149,7 @@ uint32_t Searched::BlocksRead(Chain& chain, const Move& move) const {
       const int64_t gain = of(move.back, at) - of(move.item, at);
       for (int k = 0; k < 2; ++k) {
         int64_t load = 0;
-        for (uint32_t c : space.cells_of_row_shard[rg[k]]) {
+        for (uint32_t c : space.cells_of(rg[k])) {
           for (uint32_t i : chain.items_of(c)) load += of(i, at);
         }
         const int64_t after = load + (k == 0 ? gain : -gain);
@@ -230,8 +231,9 @@ using Vector = uint64_t __attribute__((vector_size(32)));
 // Loads and demand as the search holds them, for reading only.
 struct Memory {
   explicit Memory(const Searched& searched)
-      : load_bytes(4 * searched.space.demand.item_size()),
-        item_bytes(searched.space.demand.item_bytes()),
+      : load_bytes(searched.space.demand.value_bytes() *
+                   searched.space.demand.item_size()),
+        item_bytes(load_bytes),
         num_blocks(searched.space.demand.num_blocks()),
         loads(searched.space.row_shards * load_bytes),
         items((searched.space.demand.nothing() + size_t{1}) * item_bytes) {

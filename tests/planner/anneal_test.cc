@@ -24,10 +24,11 @@ TEST(ProposalTest, ProposesOnlyMovesThatFitAndReachesEverything) {
     const SearchSpace space(test_case.problem, test_case.length.rows);
     Chain chain(space, test_case.length);
     DrawStream draws(CounterRandom(seed, 1));
+    Proposer proposer(space, {});
     std::vector<bool> moved(test_case.problem.num_items());
     for (int step = 0; step < 3000; ++step) {
       Move move;
-      if (!Propose(space, chain, {}, draws, &move)) continue;
+      if (!proposer.Propose(chain, draws, &move)) continue;
       ASSERT_EQ(chain.cell_of(move.item), move.from);
       ASSERT_TRUE(chain.Fits(move));
       moved[move.item] = true;
@@ -49,11 +50,11 @@ TEST(ProposalTest, RelocationsFollowTheirProbability) {
   const Chain chain(space, test_case.length);
   for (double relocation : {0.0, 1.0}) {
     DrawStream draws(CounterRandom(1, 1));
+    Proposer proposer(space, {.relocation = relocation});
     int proposed = 0;
     for (int step = 0; step < 500; ++step) {
       Move move;
-      const ProposalOptions options{.relocation = relocation};
-      if (!Propose(space, chain, options, draws, &move)) continue;
+      if (!proposer.Propose(chain, draws, &move)) continue;
       ++proposed;
       EXPECT_EQ(move.back == chain.nothing(), relocation == 1.0);
     }

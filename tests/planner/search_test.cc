@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -468,6 +469,38 @@ TEST(CheckSearchTest, NamesEveryFieldThatIsOutOfRange) {
       testing::ElementsAre("header.options.search.diversity_penalty",
                            "header.options.search.guided_probability",
                            "header.options.search.relocation_probability"));
+}
+
+TEST(MatchShardRowsTest, KeepsTheScoreAndTheCellsAndLowersThePeaks) {
+  int lower = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    const SearchCase test_case = RandomSearchCase(seed);
+    const PackingProblem& problem = test_case.problem;
+    const Evaluation before = EvaluateLayout(problem, test_case.length);
+    Evaluation after = before;
+    const Layout matched = MatchShardRows(problem, test_case.length, after);
+    ASSERT_TRUE(ValidateLayout(problem, matched).ok());
+    EXPECT_EQ(after, EvaluateLayout(problem, matched));
+    EXPECT_EQ(after.score, before.score);
+    // Cells stay in their slot.
+    for (uint32_t d = 0; d < matched.slots; ++d) {
+      std::set<std::vector<uint32_t>> cells[2];
+      for (uint32_t r = 0; r < matched.rows; ++r) {
+        const auto a = test_case.length.cell(r, d);
+        const auto b = matched.cell(r, d);
+        cells[0].emplace(a.begin(), a.end());
+        cells[1].emplace(b.begin(), b.end());
+      }
+      EXPECT_EQ(cells[0], cells[1]);
+    }
+    EXPECT_LE(after.ep_peak_sum, before.ep_peak_sum);
+    if (after.ep_peak_sum == before.ep_peak_sum) {
+      EXPECT_EQ(matched, test_case.length);
+    }
+    lower += after.ep_peak_sum < before.ep_peak_sum;
+  }
+  EXPECT_GT(lower, 5);
 }
 
 }  // namespace

@@ -109,21 +109,16 @@ WindowSpec SmallSpec(uint32_t samples) {
 TEST(PlanningBytes, CountsTheWindowLoadsAndPlacements) {
   const WindowSpec spec = SmallSpec(100);
   ASSERT_EQ(spec.topology.num_slots(), 2u);
-  EXPECT_EQ(PlanningBytes(spec, Cheapest(), 1), SmallWindowBytes(100, 0));
+  EXPECT_EQ(PlanningBytes(spec, Cheapest()), SmallWindowBytes(100, 0));
 }
 
-TEST(PlanningBytes, CountsTheCandidatesThatAreMadeAtOnce) {
+TEST(PlanningBytes, CountsTheCandidates) {
   const WindowSpec spec = SmallSpec(100);
   PlanOptions options = Cheapest();
   options.search.candidates = 8;
   options.search.projections = 10;
-  const uint64_t one = PlanningBytes(spec, options, 1);
-  EXPECT_EQ(one - PlanningBytes(spec, Cheapest(), 1),
+  EXPECT_EQ(PlanningBytes(spec, options) - PlanningBytes(spec, Cheapest()),
             8 * (28 * 100 + 40 * 50) - 2 * (28 * 100 + 4 * 50));
-  // 100 cells and 50 row-shards for each thread, of no more than there are
-  // candidates.
-  EXPECT_EQ(PlanningBytes(spec, options, 4) - one, 3 * 150 * kLoads);
-  EXPECT_EQ(PlanningBytes(spec, options, 64) - one, 7 * 150 * kLoads);
 }
 
 TEST(PlanningBytes, CountsThePopulationTwiceAndDemandInLanes) {
@@ -132,17 +127,17 @@ TEST(PlanningBytes, CountsThePopulationTwiceAndDemandInLanes) {
   PlanOptions options = Cheapest();
   options.search.effort = Effort::kFast;
   options.search.population = 10;
-  // Eight lanes of two ranks; 96 bytes an item; 32, a block and its rest.
-  const uint64_t member = 50 * (4 * 16 + 8 + 32) + 100 * 96;
-  const uint64_t ten = PlanningBytes(spec, options, 1);
-  EXPECT_EQ(ten, SmallWindowBytes(100, 0) - 150 * kLoads + 100 * (2 * 16 + 8) +
+  // Eight lanes of two ranks; 96 bytes an item; 32, a block and its tail.
+  const uint64_t member = 50 * (6 * 16 + 16 + 32) + 100 * 96;
+  const uint64_t ten = PlanningBytes(spec, options);
+  EXPECT_EQ(ten, SmallWindowBytes(100, 0) - 150 * kLoads + 100 * 2 * 16 +
                      2 * 10 * member);
   options.search.population = 11;
-  EXPECT_EQ(PlanningBytes(spec, options, 1), ten + 2 * member);
-  // With a cap like this a sample may send more than 16 bits to a rank.
+  EXPECT_EQ(PlanningBytes(spec, options), ten + 2 * member);
+  // With a cap like this a sample may send more than 2^14 tokens to a rank.
   WindowSpec wide = spec;
   wide.token_cap = 1 << 16;
-  EXPECT_EQ(PlanningBytes(wide, options, 1) - ten,
+  EXPECT_EQ(PlanningBytes(wide, options) - ten,
             2 * member + 100 * 2 * 16 + WindowBytes(100, 2, 4, 1 << 16) -
                 WindowBytes(100, 2, 4, 64));
 }
@@ -155,7 +150,7 @@ TEST(PlanningBytes, CountsTheFillersThatMayBeAdded) {
     options.min_rows = min_rows;
     options.row_multiple = row_multiple;
     options.allow_filler = allow_filler;
-    return PlanningBytes(spec, options, 1);
+    return PlanningBytes(spec, options);
   };
   // 99 samples need 50 rows at most, one cell of which is filled.
   EXPECT_EQ(bytes(1, 1, true), SmallWindowBytes(99, 1));
@@ -170,7 +165,7 @@ TEST(PlanningBytes, CountsTheFillersThatMayBeAdded) {
 TEST(PlanningBytes, Saturates) {
   WindowSpec spec = SmallSpec(100);
   spec.num_samples = spec.num_layers = spec.num_experts = 0xFFFFFFFF;
-  EXPECT_EQ(PlanningBytes(spec, {.search = {.population = 1024}}, 1024),
+  EXPECT_EQ(PlanningBytes(spec, {.search = {.population = 1024}}),
             std::numeric_limits<uint64_t>::max());
 }
 

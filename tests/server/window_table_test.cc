@@ -67,7 +67,7 @@ class WindowTableTest : public testing::Test {
 
   Admission admission_{8, uint64_t{1} << 30};
   MemoryPlanStore store_{100};
-  WindowTable table_{&admission_, &store_, 2};
+  WindowTable table_{&admission_, &store_};
 };
 
 TEST_F(WindowTableTest, AKeyHasOneSession) {
@@ -98,7 +98,7 @@ class FullStore : public MemoryPlanStore {
 
 TEST_F(WindowTableTest, AWindowEndsEvenIfItsRecordCannotBeKept) {
   FullStore store(1);
-  WindowTable table(&admission_, &store, 2);
+  WindowTable table(&admission_, &store);
   const auto session = table.Open(Header(Key(1), 4), 0, kNow)->session;
   EXPECT_TRUE(table.End(*session,
                         session->MakeRecord(v1::PLAN_STATE_CANCELLED,
@@ -158,7 +158,7 @@ TEST_F(WindowTableTest, DropsUploadsThatWereSilentForTooLong) {
 TEST_F(WindowTableTest, AFullTableForgetsTheUploadAbandonedForLongest) {
   const absl::Duration limit = WindowTable::kMakesRoomAfter;
   Admission admission{3, uint64_t{1} << 30};
-  WindowTable table{&admission, &store_, 2};
+  WindowTable table{&admission, &store_};
   const auto open = [&](uint64_t step, absl::Time now) {
     return table.Open(Header(Key(step), 4), 0, now).status();
   };
@@ -187,7 +187,7 @@ TEST_F(WindowTableTest, AFullTableForgetsTheUploadAbandonedForLongest) {
 TEST_F(WindowTableTest, AdmitsAWindowBeforeItBuildsItsPlacement) {
   // Two placements of 2^22 experts take 32 MiB twice over.
   Admission admission{3, uint64_t{1} << 20};
-  WindowTable table{&admission, &store_, 2};
+  WindowTable table{&admission, &store_};
   v1::WindowHeader header = Header(Key(1), 1);
   header.set_num_layers(64);
   header.set_num_experts(1 << 16);

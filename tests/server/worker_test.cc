@@ -59,7 +59,7 @@ class WorkerTest : public testing::Test {
 
   Admission admission_{8, uint64_t{1} << 30};
   MemoryPlanStore store_{100};
-  WindowTable table_{&admission_, &store_, 2};
+  WindowTable table_{&admission_, &store_};
   Worker worker_{{.threads = 2}, &table_, *Log::Create("text", "off")};
 };
 
