@@ -1,7 +1,6 @@
 #include "planner/search.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +9,7 @@
 #include "planner/diversity.h"
 #include "planner/search_space.h"
 #include "planner/seed.h"
+#include "planner/stopwatch.h"
 
 namespace routepack {
 namespace {
@@ -36,21 +36,6 @@ EffortDefaults DefaultsOf(Effort effort) {
   }
   return {};
 }
-
-class Stopwatch {
- public:
-  absl::Duration Lap() {
-    const auto now = std::chrono::steady_clock::now();
-    return absl::FromChrono(now - std::exchange(start_, now));
-  }
-  absl::Duration Elapsed() const {
-    return absl::FromChrono(std::chrono::steady_clock::now() - start_);
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ =
-      std::chrono::steady_clock::now();
-};
 
 // The members to start from, by quality and diversity.
 std::vector<uint32_t> ChooseMembers(const PackingProblem& problem,
@@ -117,8 +102,27 @@ class Search {
     return std::move(result_);
   }
 
+  // From `length_` alone, without seeds.
+  SearchResult Continue() {
+    result_.layout = length_;
+    result_.score = EvaluateLayout(problem_, length_).score;
+    report().population = options_.population;
+    const SearchSpace space(problem_, length_.rows);
+    report().end = AnnealFrom(
+        space, std::vector<Chain>(options_.population, Chain(space, length_)),
+        seed_);
+    AddAnnealedStage();
+    result_.truncated = report().end == SearchEnd::kTimeLimit;
+    return std::move(result_);
+  }
+
  private:
   SearchReport& report() { return result_.report; }
+
+  void AddAnnealedStage() {
+    report().stages.push_back(
+        {.name = "annealed", .score = result_.score, .duration = watch_.Lap()});
+  }
 
   SeedPool Seeds(uint64_t seed) const {
     return MakeSeeds(problem_, length_,
@@ -131,6 +135,7 @@ class Search {
     if (budget_.Exhausted()) return SearchEnd::kTimeLimit;
     if (options_.effort == Effort::kSeeds) return SearchEnd::kSeedsOnly;
     if (GapClosed(result_.score, bound_)) return SearchEnd::kNothingToGain;
+    annealing_ = {};
     const SearchSpace space(problem_, length_.rows);
     SearchEnd end = Anneal(space, pool, seed_);
     int fruitless = 0;
@@ -143,12 +148,10 @@ class Search {
       fruitless = result_.score < before ? 0 : fruitless + 1;
       ++report().restarts;
     }
-    report().stages.push_back(
-        {.name = "annealed", .score = result_.score, .duration = watch_.Lap()});
+    AddAnnealedStage();
     return end;
   }
 
-  // With the steps that are left.
   SearchEnd Anneal(const SearchSpace& space, const SeedPool& pool,
                    uint64_t seed) {
     std::vector<Chain> members;
@@ -156,6 +159,12 @@ class Search {
     for (uint32_t member : ChooseMembers(problem_, pool, options_, report())) {
       members.emplace_back(space, pool.layouts[member]);
     }
+    return AnnealFrom(space, std::move(members), seed);
+  }
+
+  // With the steps that are left.
+  SearchEnd AnnealFrom(const SearchSpace& space, std::vector<Chain> members,
+                       uint64_t seed) {
     AnnealResult annealed = AnnealPopulation(
         space, std::move(members),
         {.steps = options_.steps - report().proposals.steps,
@@ -180,7 +189,7 @@ class Search {
                               static_cast<double>(options_.steps),
                   .incumbent = level.incumbent,
                   .proposals = report().proposals,
-                  .annealing = watch_.Elapsed()});
+                  .annealing = annealing_.Elapsed()});
   }
 
   const PackingProblem& problem_;
@@ -191,6 +200,7 @@ class Search {
   const Budget& budget_;
   const std::function<void(const SearchProgress&)>& on_progress_;
   Stopwatch watch_;
+  Stopwatch annealing_;
   SearchResult result_;
 };
 
@@ -250,6 +260,15 @@ SearchResult SearchLayout(
   const SearchOptions resolved = ResolveSearch(options, problem.num_items());
   return Search(problem, length, bound, resolved, seed, budget, on_progress)
       .Run();
+}
+
+SearchResult SearchFrom(
+    const PackingProblem& problem, const Layout& layout, int64_t bound,
+    const SearchOptions& options, uint64_t seed, const Budget& budget,
+    const std::function<void(const SearchProgress&)>& on_progress) {
+  const SearchOptions resolved = ResolveSearch(options, problem.num_items());
+  return Search(problem, layout, bound, resolved, seed, budget, on_progress)
+      .Continue();
 }
 
 }  // namespace routepack

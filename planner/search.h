@@ -131,6 +131,12 @@ SearchResult SearchLayout(
     const SearchOptions& options, uint64_t seed, const Budget& budget = {},
     const std::function<void(const SearchProgress&)>& on_progress = {});
 
+// Goes on from one layout: every member of the population begins there.
+SearchResult SearchFrom(
+    const PackingProblem& problem, const Layout& layout, int64_t bound,
+    const SearchOptions& options, uint64_t seed, const Budget& budget = {},
+    const std::function<void(const SearchProgress&)>& on_progress = {});
+
 }  // namespace routepack
 
 #endif  // ROUTEPACK_PLANNER_SEARCH_H_

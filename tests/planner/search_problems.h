@@ -25,8 +25,7 @@ struct SearchCase {
 };
 
 // LPT placement, fewest rows, fillers where they are needed.
-inline SearchCase MakeSearchCase(const RandomWindowOptions& options) {
-  const Window window = RandomWindow(options);
+inline SearchCase MakeSearchCase(const Window& window) {
   const uint32_t ranks = window.spec().topology.num_ranks();
   const std::vector<uint64_t> loads = window.ExpertLoads();
   const Placement placement =
@@ -45,6 +44,10 @@ inline SearchCase MakeSearchCase(const RandomWindowOptions& options) {
                           RankLoads(placement, loads))
                   .for_placement;
   return out;
+}
+
+inline SearchCase MakeSearchCase(const RandomWindowOptions& options) {
+  return MakeSearchCase(RandomWindow(options));
 }
 
 inline SearchCase RandomSearchCase(uint64_t seed) {
