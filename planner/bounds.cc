@@ -74,7 +74,9 @@ ScoreBounds LowerBounds(const PackingProblem& problem, uint32_t rows,
     const uint64_t hottest = *std::max_element(experts.begin(), experts.end());
     for_placement += *std::max_element(ranks.begin(), ranks.end());
     for_any_placement += std::max(mean, hottest);
-    if (Wide{hottest} * num_ranks > total) ++bounds.hot_expert_layers;
+    if (Wide{hottest} * num_ranks > total) {
+      bounds.hot_expert_layers.push_back(static_cast<uint32_t>(l));
+    }
   }
 
   const Wide attention =

@@ -16,16 +16,18 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "planner/layout.h"
 
 namespace routepack {
 
 struct ScoreBounds {
-  int64_t for_placement = 0;       // score units, lower bound of s0
-  int64_t for_any_placement = 0;   // score units, lower bound of s0
-  uint32_t hot_expert_layers = 0;  // layers whose hottest expert is above the
-                                   // mean rank
+  int64_t for_placement = 0;      // score units, lower bound of s0
+  int64_t for_any_placement = 0;  // score units, lower bound of s0
+  // Layers, ascending, whose hottest expert is above the mean rank: no
+  // placement balances them.
+  std::vector<uint32_t> hot_expert_layers;
 };
 
 // `expert_loads` [L, E] and `rank_loads` [L, P] are window loads. The problem's

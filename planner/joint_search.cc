@@ -218,7 +218,7 @@ JointSearchResult SearchJointly(
     const SearchOptions& options, const SlotPrice& price, uint64_t seed,
     const Budget& budget,
     const std::function<void(const SearchProgress&)>& on_progress) {
-  if (2 * bounds.hot_expert_layers > window.num_layers()) {
+  if (2 * bounds.hot_expert_layers.size() > window.num_layers()) {
     return {.packing = SearchLayout(problem, length, bounds.for_placement,
                                     options, seed, budget, on_progress),
             .placement = placement};

@@ -101,11 +101,11 @@ absl::Status CheckPlacement(const Window& window, const Plan& plan) {
     return absl::InternalError(valid.message());
   }
   const uint64_t total = uint64_t{window.num_layers()} * window.num_experts();
-  const PlacementChange& change = plan.placement_change;
+  const PlacementChange& change = plan.movement.change;
   if (change.experts_to_other_rank > change.experts_to_other_slot ||
       change.experts_to_other_slot > total) {
     return absl::InternalError(absl::StrCat(
-        "placement_change of ", change.experts_to_other_rank, " and ",
+        "movement.change of ", change.experts_to_other_rank, " and ",
         change.experts_to_other_slot, " of ", total, " experts"));
   }
   return FirstError({
@@ -115,7 +115,7 @@ absl::Status CheckPlacement(const Window& window, const Plan& plan) {
               window.num_experts()),
       Compare("placement.num_ranks", placement.num_ranks,
               window.spec().topology.num_ranks()),
-      Compare("placement_change.experts_total", change.experts_total, total),
+      Compare("movement.change.experts_total", change.experts_total, total),
   });
 }
 
@@ -174,8 +174,10 @@ absl::Status CheckBounds(const ScoreBounds& stated, const ScoreBounds& found) {
               found.for_placement),
       Compare("bounds.for_any_placement", stated.for_any_placement,
               found.for_any_placement),
-      Compare("bounds.hot_expert_layers", stated.hot_expert_layers,
-              found.hot_expert_layers),
+      stated.hot_expert_layers == found.hot_expert_layers
+          ? absl::OkStatus()
+          : absl::InternalError(
+                "bounds.hot_expert_layers names other layers than it should"),
   });
 }
 

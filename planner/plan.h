@@ -5,6 +5,7 @@
 #define ROUTEPACK_PLANNER_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,10 +13,14 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "planner/bounds.h"
+#include "planner/incremental.h"
 #include "planner/layout.h"
+#include "planner/movement.h"
+#include "planner/movement_report.h"
 #include "planner/placement.h"
 #include "planner/rows.h"
 #include "planner/search.h"
+#include "planner/transfer.h"
 #include "planner/window.h"
 
 namespace routepack {
@@ -50,11 +55,28 @@ double CvGlobal(std::span<const uint64_t> rank_loads, uint32_t num_layers,
 Metrics MakeMetrics(const PackingProblem& problem, const Evaluation& evaluation,
                     double cv_global);
 
-enum class PlacementPolicy { kIdentity, kLpt, kKeep };
+// kIncremental: from the current placement, swaps as long as they pay. kKeep:
+// the current placement. kLptRelabel: LPT's loads at less movement.
+enum class PlacementPolicy {
+  kIncremental,
+  kLpt,
+  kLptRelabel,
+  kKeep,
+  kIdentity
+};
 enum class RowOrder { kAsPlanned, kLightEnds };
 
 struct PlanOptions {
-  PlacementPolicy placement = PlacementPolicy::kLpt;
+  PlacementPolicy placement = PlacementPolicy::kIncremental;
+  // What moves cost. Sizes, shards, ranks and stages are the window's, whatever
+  // is given.
+  MovementSpec movement;
+  IncrementalOptions incremental;
+  TransferOptions transfer;  // nodes are those of `movement`
+  // Refine the placement after it was announced, by what the packing makes of
+  // its rows (row_aware.h). Trainers must then wait for the plan before they
+  // move anything. Not with kKeep, kIdentity or a movement budget.
+  bool refine_after_announce = false;
   uint32_t min_rows = 1;      // at least 1
   uint32_t row_multiple = 1;  // at least 1
   bool allow_filler = false;
@@ -71,9 +93,20 @@ struct StageTiming {
   absl::Duration duration;
 };
 
+// What refine_after_announce made of the announced placement.
+struct Refinement {
+  Placement announced;
+  PlacementChange change;     // from it to the plan's
+  uint32_t floor_layers = 0;  // layers whose hottest expert alone makes the
+                              // peak of every row-shard
+};
+
 struct Plan {
   Placement placement;
-  PlacementChange placement_change;
+  MovementReport movement;              // from the current placement to it
+  std::vector<StageSchedule> transfer;  // of the same, by pipeline stage
+  IncrementalStop incremental_stop = IncrementalStop::kTarget;  // kIncremental
+  std::optional<Refinement> refinement;
   RowResult rows;  // without its bins
   Layout layout;   // items >= N are fillers
   uint32_t num_fillers = 0;

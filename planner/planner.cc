@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <new>
 #include <string>
@@ -13,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "planner/demand.h"
 #include "planner/errors.h"
+#include "planner/joint_search.h"
+#include "planner/relabel.h"
 #include "planner/seed.h"
 
 namespace routepack {
@@ -25,6 +28,51 @@ constexpr double kAfterPacking = 0.98;
 
 constexpr uint64_t kFreeFillers = 1u << 14;
 constexpr uint64_t kFreeFillerBytes = uint64_t{64} << 20;
+
+void CheckPlacementOptions(const PlanOptions& options, Violations& bad) {
+  const IncrementalOptions& incremental = options.incremental;
+  const auto check = [&](const char* name, bool good, const char* what,
+                         double value) {
+    if (good) return;
+    bad.Add(absl::StrCat("header.options.", name),
+            absl::StrCat("must be ", what, ", is ", value));
+  };
+  check(
+      "target_imbalance",
+      incremental.target_imbalance >= 0 && incremental.target_imbalance <= 1e6,
+      "in [0, 1e6]", incremental.target_imbalance);
+  check("movement_budget", incremental.movement_budget >= 0, "at least 0",
+        incremental.movement_budget);
+  check("horizon_steps",
+        incremental.horizon_steps > 0 && incremental.horizon_steps <= 1e9,
+        "in (0, 1e9]", incremental.horizon_steps);
+  check("transfer.experts_per_round", options.transfer.experts_per_round >= 1,
+        "at least 1", options.transfer.experts_per_round);
+  check("transfer.max_staging", options.transfer.max_staging >= 1, "at least 1",
+        options.transfer.max_staging);
+  if (!options.refine_after_announce) return;
+  if (options.placement == PlacementPolicy::kKeep ||
+      options.placement == PlacementPolicy::kIdentity) {
+    bad.Add("header.options.refine_after_announce",
+            "the placement policy leaves nothing to refine");
+  }
+  if (std::isfinite(incremental.movement_budget)) {
+    bad.Add("header.options.refine_after_announce",
+            "cannot keep a movement_budget: the refinement moves what pays");
+  }
+}
+
+// The window's sizes over what the caller says of its experts.
+MovementSpec SpecOf(const Window& window, const MovementSpec& given) {
+  const WindowSpec& spec = window.spec();
+  MovementSpec out = given;
+  out.num_layers = spec.num_layers;
+  out.num_shards = spec.topology.num_shards();
+  out.num_ranks = spec.topology.num_ranks();
+  out.slots_per_rank = spec.num_experts / spec.topology.num_ranks();
+  out.stage_of_layer = spec.pipeline.stage_of_layer;
+  return out;
+}
 
 absl::Status CheckInput(const Window& window, const Placement& current,
                         const PlanOptions& options) {
@@ -42,6 +90,7 @@ absl::Status CheckInput(const Window& window, const Placement& current,
                          absl::FormatDuration(options.time_limit)));
   }
   CheckSearch(options.search, "header.options.search", bad);
+  CheckPlacementOptions(options, bad);
   if (current.num_layers != window.num_layers() ||
       current.num_experts != window.num_experts() ||
       current.num_ranks != window.spec().topology.num_ranks()) {
@@ -155,9 +204,11 @@ Layout OrderLightEnds(const Layout& layout, const Evaluation& evaluation) {
 class Run {
  public:
   Run(const Window& window, const Placement& current,
-      const PlanOptions& options, const Budget& budget, PlanObserver* observer)
+      const MovementModel& model, const PlanOptions& options,
+      const Budget& budget, PlanObserver* observer)
       : window_(window),
         current_(current),
+        model_(model),
         options_(options),
         budget_(budget),
         observer_(observer),
@@ -237,24 +288,44 @@ class Run {
     const uint32_t num_ranks = window_.spec().topology.num_ranks();
     identity_ = IdentityPlacement(num_layers, num_experts, num_ranks);
     expert_loads_ = window_.ExpertLoads();
-    switch (options_.placement) {
-      case PlacementPolicy::kIdentity:
-        plan_.placement = identity_;
-        break;
-      case PlacementPolicy::kLpt:
-        plan_.placement =
-            LptPlacement(expert_loads_, num_layers, num_experts, num_ranks);
-        break;
-      case PlacementPolicy::kKeep:
-        plan_.placement = current_;
-        break;
-    }
-    plan_.placement_change = ComparePlacements(current_, plan_.placement);
+    plan_.placement = Placed();
     rank_loads_ = RankLoads(plan_.placement, expert_loads_);
+    PlanTransfer();
     if (observer_ != nullptr) {
-      observer_->OnPlacement(plan_.placement, plan_.placement_change);
+      observer_->OnPlacement(plan_.placement, plan_.movement, plan_.transfer);
     }
     return absl::OkStatus();
+  }
+
+  Placement Placed() {
+    switch (options_.placement) {
+      case PlacementPolicy::kIncremental: {
+        IncrementalResult result = IncrementalPlacement(
+            expert_loads_, current_, model_, options_.incremental);
+        plan_.incremental_stop = result.stop;
+        return std::move(result.placement);
+      }
+      case PlacementPolicy::kLpt:
+        return LptPlacement(expert_loads_, current_.num_layers,
+                            current_.num_experts, current_.num_ranks);
+      case PlacementPolicy::kLptRelabel:
+        return RelabelledLptPlacement(expert_loads_, current_, model_);
+      case PlacementPolicy::kKeep:
+        return current_;
+      case PlacementPolicy::kIdentity:
+        return identity_;
+    }
+    return current_;
+  }
+
+  void PlanTransfer() {
+    TransferOptions transfer = options_.transfer;
+    transfer.node_of_rank = model_.spec().node_of_rank;
+    plan_.movement =
+        ReportMovement(model_, current_, plan_.placement, expert_loads_);
+    plan_.transfer =
+        ScheduleTransfer(current_, plan_.placement,
+                         window_.spec().pipeline.stage_of_layer, transfer);
   }
 
   absl::Status MinimiseRows() {
@@ -309,6 +380,25 @@ class Run {
     return absl::OkStatus();
   }
 
+  // What it costs, in assignments over the horizon, that an expert is in a
+  // slot: its share of the transfer, as if all GPUs were equally busy.
+  SlotPrice MovePrice() const {
+    if (!KnowsTimes(model_)) return {};
+    const MovementSpec& spec = model_.spec();
+    const double gpus = static_cast<double>(spec.num_shards) * spec.num_ranks;
+    const double price =
+        1 / (spec.intra_node_bandwidth * gpus * MovementModel::kCostUnit) /
+        (spec.seconds_per_assignment / spec.num_shards *
+         options_.incremental.horizon_steps);
+    return [this, price](uint32_t l, uint32_t e, uint32_t slot) {
+      const uint32_t home =
+          current_.slot_of_expert[size_t{l} * current_.num_experts + e];
+      return home == slot
+                 ? 0
+                 : price * static_cast<double>(model_.MoveCost(l, home, slot));
+    };
+  }
+
   double Cv(std::span<const uint64_t> rank_loads) const {
     return CvGlobal(rank_loads, window_.num_layers(),
                     problem_.topology.num_ranks());
@@ -337,10 +427,7 @@ class Run {
     if (budget_.OutOfTime()) {
       plan_.truncated = true;
     } else {
-      SearchResult found = SearchLayout(
-          problem_, length_, plan_.bounds.for_placement, options_.search,
-          options_.seed, budget_,
-          [this](const SearchProgress& progress) { OnSearch(progress); });
+      SearchResult found = Pack();
       if (absl::Status status = CheckBudget(); !status.ok()) return status;
       plan_.truncated |= found.truncated;
       plan_.search = std::move(found.report);
@@ -359,6 +446,37 @@ class Run {
     }
     plan_.routepack = MakeMetrics(problem_, plan_.evaluation, Cv(rank_loads_));
     return absl::OkStatus();
+  }
+
+  SearchResult Pack() {
+    const auto on_progress = [this](const SearchProgress& progress) {
+      OnSearch(progress);
+    };
+    if (!options_.refine_after_announce) {
+      return SearchLayout(problem_, length_, plan_.bounds.for_placement,
+                          options_.search, options_.seed, budget_, on_progress);
+    }
+    JointSearchResult found = SearchJointly(
+        window_, problem_, length_, plan_.placement, plan_.bounds,
+        options_.search, MovePrice(), options_.seed, budget_, on_progress);
+    plan_.refinement = {
+        .announced = plan_.placement,
+        .change = ComparePlacements(plan_.placement, found.placement),
+        .floor_layers = found.floor_layers};
+    if (found.refined) Adopt(std::move(found.placement));
+    return std::move(found.packing);
+  }
+
+  // The refined placement; the problem has its demand.
+  void Adopt(Placement placement) {
+    plan_.placement = std::move(placement);
+    rank_loads_ = RankLoads(plan_.placement, expert_loads_);
+    plan_.bounds =
+        LowerBounds(problem_, plan_.rows.rows, expert_loads_, rank_loads_);
+    PlanTransfer();
+    plan_.layout = length_;
+    plan_.evaluation = EvaluateLayout(problem_, length_);
+    plan_.reorder = MakeMetrics(problem_, plan_.evaluation, Cv(rank_loads_));
   }
 
   void OnSearch(const SearchProgress& search) {
@@ -428,9 +546,10 @@ class Run {
           "time ran out before the search ended: the layout is the best so "
           "far");
     }
-    if (plan_.bounds.hot_expert_layers > 0) {
+    if (!plan_.bounds.hot_expert_layers.empty()) {
       out.push_back(absl::StrCat(
-          "in ", plan_.bounds.hot_expert_layers, " of ", window_.num_layers(),
+          "in ", plan_.bounds.hot_expert_layers.size(), " of ",
+          window_.num_layers(),
           " layers one expert is hotter than the mean rank: no placement "
           "balances them"));
     }
@@ -438,6 +557,7 @@ class Run {
 
   const Window& window_;
   const Placement& current_;
+  const MovementModel& model_;
   const PlanOptions& options_;
   Budget budget_;
   PlanObserver* const observer_;
@@ -469,7 +589,10 @@ absl::StatusOr<Plan> MakePlan(const Window& window, const Placement& current,
     return input;
   }
   try {
-    return Run(window, current, options, budget, observer).Execute();
+    absl::StatusOr<MovementModel> model = MovementModel::Create(
+        SpecOf(window, options.movement), "header.options.movement");
+    if (!model.ok()) return model.status();
+    return Run(window, current, *model, options, budget, observer).Execute();
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("no memory to plan the window");
   }

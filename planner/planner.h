@@ -15,6 +15,7 @@
 #ifndef ROUTEPACK_PLANNER_PLANNER_H_
 #define ROUTEPACK_PLANNER_PLANNER_H_
 
+#include <span>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -46,7 +47,10 @@ struct PlanProgress {
 class PlanObserver {
  public:
   virtual ~PlanObserver() = default;
-  virtual void OnPlacement(const Placement&, const PlacementChange&) {}
+  // The announced placement, what moving to it costs and in which order. With
+  // refine_after_announce it may still change.
+  virtual void OnPlacement(const Placement&, const MovementReport&,
+                           std::span<const StageSchedule>) {}
   virtual void OnProgress(const PlanProgress&) {}
 };
 

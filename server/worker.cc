@@ -34,15 +34,15 @@ class SessionObserver : public PlanObserver {
  public:
   explicit SessionObserver(WindowSession& session) : session_(session) {}
 
-  void OnPlacement(const Placement& placement,
-                   const PlacementChange& change) override {
+  void OnPlacement(const Placement& placement, const MovementReport& movement,
+                   std::span<const StageSchedule>) override {
     v1::PlanEvent event;
     v1::PlacementReady& ready = *event.mutable_placement_ready();
     ready.set_placement_digest(PlacementDigest(placement));
     ready.set_placement_version(
         PlacementVersion(session_.key(), ready.placement_digest()));
     EncodePlacement(placement, ready.mutable_placement());
-    EncodeChange(change, ready.mutable_placement_change());
+    EncodeChange(movement.change, ready.mutable_placement_change());
     session_.AppendEvent(std::move(event));
   }
   void OnProgress(const PlanProgress& progress) override {

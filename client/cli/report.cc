@@ -184,9 +184,9 @@ std::string PlanReport(const v1::Plan& plan, uint32_t token_cap,
                         "), >= ", Fixed(bounds.joint_for_any_placement(), 3),
                         " for any (gap ",
                         Percent(bounds.gap_for_any_placement()), ")")));
-  if (bounds.hot_expert_layers() != 0) {
+  if (bounds.hot_expert_layers_size() != 0) {
     absl::StrAppend(
-        &text, Line("", absl::StrCat("in ", bounds.hot_expert_layers(),
+        &text, Line("", absl::StrCat("in ", bounds.hot_expert_layers_size(),
                                      " layer(s) one expert is hotter than the "
                                      "mean rank")));
   }

@@ -142,7 +142,7 @@ absl::Status CheckRest(const LoadedWindow& loaded, const v1::Plan& stated,
   absl::StatusOr<std::optional<Placement>> current = CurrentPlacement(loaded);
   if (!current.ok()) return current.status();
   if (current->has_value()) {
-    plan.placement_change = ComparePlacements(**current, plan.placement);
+    plan.movement.change = ComparePlacements(**current, plan.placement);
   }
   const PlanContext context{.key = stated.key(),
                             .options = stated.options(),

@@ -98,7 +98,8 @@ void EncodeBounds(const ScoreBounds& bounds, int64_t slowest_shard,
   message->set_gap_for_placement(Gap(slowest_shard, bounds.for_placement));
   message->set_gap_for_any_placement(
       Gap(slowest_shard, bounds.for_any_placement));
-  message->set_hot_expert_layers(bounds.hot_expert_layers);
+  message->mutable_hot_expert_layers()->Add(bounds.hot_expert_layers.begin(),
+                                            bounds.hot_expert_layers.end());
 }
 
 void EncodeTopology(const Topology& topology, v1::ExplicitShards* message) {
@@ -112,6 +113,10 @@ void EncodeTopology(const Topology& topology, v1::ExplicitShards* message) {
 
 v1::PlacementPolicy EncodePolicy(PlacementPolicy policy) {
   switch (policy) {
+    case PlacementPolicy::kIncremental:
+      return v1::PLACEMENT_POLICY_INCREMENTAL;
+    case PlacementPolicy::kLptRelabel:
+      return v1::PLACEMENT_POLICY_LPT_RELABEL;
     case PlacementPolicy::kIdentity:
       return v1::PLACEMENT_POLICY_IDENTITY;
     case PlacementPolicy::kLpt:
@@ -241,7 +246,7 @@ v1::Plan EncodePlan(const Window& window, const Plan& plan,
   message.set_placement_version(PlacementVersion(context.key, digest));
   message.set_placement_digest(digest);
   EncodePlacement(plan.placement, message.mutable_placement());
-  EncodeChange(plan.placement_change, message.mutable_placement_change());
+  EncodeChange(plan.movement.change, message.mutable_placement_change());
   EncodeRows(plan.rows, message.mutable_rows());
   EncodeLayout(window, plan, message.mutable_layout());
   EncodeMetrics(plan.baseline, message.mutable_baseline());

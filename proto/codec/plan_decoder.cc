@@ -220,7 +220,7 @@ absl::StatusOr<Plan> DecodePlan(const Window& window, const v1::Plan& message) {
   }
   Plan plan;
   plan.placement = DecodePlanPlacement(window, message, bad);
-  plan.placement_change = {
+  plan.movement.change = {
       .experts_to_other_rank =
           message.placement_change().experts_to_other_rank(),
       .experts_to_other_slot =
@@ -242,7 +242,8 @@ absl::StatusOr<Plan> DecodePlan(const Window& window, const v1::Plan& message) {
       .for_any_placement =
           DecodeCost(message.bounds().joint_for_any_placement(), window,
                      "bounds.joint_for_any_placement", bad),
-      .hot_expert_layers = message.bounds().hot_expert_layers()};
+      .hot_expert_layers = {message.bounds().hot_expert_layers().begin(),
+                            message.bounds().hot_expert_layers().end()}};
   if (message.has_search_report()) {
     plan.search = DecodeSearchReport(window, message.search_report(), bad);
   }

@@ -216,6 +216,10 @@ void CheckSizes(WindowSpec spec, Violations& bad) {
 PlacementPolicy DecodePolicy(v1::PlacementPolicy policy, Violations& bad) {
   switch (policy) {
     case v1::PLACEMENT_POLICY_UNSPECIFIED:
+    case v1::PLACEMENT_POLICY_INCREMENTAL:
+      return PlacementPolicy::kIncremental;
+    case v1::PLACEMENT_POLICY_LPT_RELABEL:
+      return PlacementPolicy::kLptRelabel;
     case v1::PLACEMENT_POLICY_LPT:
       return PlacementPolicy::kLpt;
     case v1::PLACEMENT_POLICY_IDENTITY:
@@ -225,7 +229,7 @@ PlacementPolicy DecodePolicy(v1::PlacementPolicy policy, Violations& bad) {
     default:
       bad.Add("header.options.placement",
               absl::StrCat("unknown value ", static_cast<int>(policy)));
-      return PlacementPolicy::kLpt;
+      return PlacementPolicy::kIncremental;
   }
 }
 

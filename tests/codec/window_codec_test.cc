@@ -309,7 +309,7 @@ TEST(DecodeSpec, ModelSizesDefaultToTheMesh) {
 TEST(DecodeOptions, FillsInDefaults) {
   const absl::StatusOr<PlanOptions> options = DecodeOptions({});
   ASSERT_TRUE(options.ok());
-  EXPECT_EQ(options->placement, PlacementPolicy::kLpt);
+  EXPECT_EQ(options->placement, PlacementPolicy::kIncremental);
   EXPECT_EQ(options->min_rows, 1u);
   EXPECT_EQ(options->row_multiple, 1u);
   EXPECT_FALSE(options->allow_filler);

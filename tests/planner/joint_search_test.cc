@@ -114,7 +114,7 @@ TEST(JointSearchTest, ReportsEveryTurn) {
 
 TEST(JointSearchTest, LeavesPlacementWhereHotExpertsBind) {
   JointCase test_case(RandomWindow({.seed = 2, .num_samples = 60}));
-  test_case.bounds.hot_expert_layers = test_case.window.num_layers();
+  test_case.bounds.hot_expert_layers = {0, 1, 2};
   PackingProblem problem = test_case.search.problem;
   const JointSearchResult result = test_case.Run(problem, kFew);
   EXPECT_FALSE(result.refined);

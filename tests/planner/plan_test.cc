@@ -228,14 +228,14 @@ const std::vector<Corruption>& Corruptions() {
          SwapInPlace(p.placement.slot_of_expert, 0, 11);
        },
        "recomputed"},
-      {"ChangeTotal", [](Plan& p) { ++p.placement_change.experts_total; },
-       "placement_change.experts_total"},
+      {"ChangeTotal", [](Plan& p) { ++p.movement.change.experts_total; },
+       "movement.change.experts_total"},
       {"ChangeOrder",
        [](Plan& p) {
-         p.placement_change.experts_to_other_rank =
-             p.placement_change.experts_to_other_slot + 1;
+         p.movement.change.experts_to_other_rank =
+             p.movement.change.experts_to_other_slot + 1;
        },
-       "placement_change"},
+       "movement.change"},
       {"RowCount", [](Plan& p) { ++p.rows.rows; }, "rows.rows"},
       {"RowsInfeasible",
        [](Plan& p) { p.rows.outcome = RowOutcome::kInfeasible; },
@@ -313,7 +313,7 @@ const std::vector<Corruption>& Corruptions() {
        "bounds.for_placement"},
       {"AnyBound", [](Plan& p) { ++p.bounds.for_any_placement; },
        "bounds.for_any_placement"},
-      {"HotLayers", [](Plan& p) { ++p.bounds.hot_expert_layers; },
+      {"HotLayers", [](Plan& p) { p.bounds.hot_expert_layers.push_back(0); },
        "bounds.hot_expert_layers"},
   };
   return all;

@@ -60,11 +60,15 @@ Window ShortWindow() {
 }
 
 struct Recorder : PlanObserver {
-  void OnPlacement(const Placement& placement,
-                   const PlacementChange& change) override {
+  void OnPlacement(const Placement& placement, const MovementReport& movement,
+                   std::span<const StageSchedule> transfer) override {
     events.push_back("placed");
     announced = placement;
-    announced_change = change;
+    announced_change = movement.change;
+    announced_sends = 0;
+    for (const StageSchedule& stage : transfer) {
+      announced_sends += stage.sends.size();
+    }
     if (stop_at == "placed") source.request_stop();
   }
   void OnProgress(const PlanProgress& progress) override {
@@ -77,6 +81,7 @@ struct Recorder : PlanObserver {
   std::vector<PlanProgress> all;
   Placement announced;
   PlacementChange announced_change;
+  size_t announced_sends = 0;
   std::string stop_at;
   std::stop_source source;
 };
@@ -130,11 +135,11 @@ TEST(MakePlanTest, PoliciesChooseThePlacement) {
   };
   const Plan kept = plan(PlacementPolicy::kKeep);
   EXPECT_EQ(kept.placement, current);
-  EXPECT_EQ(kept.placement_change.experts_to_other_slot, 0u);
+  EXPECT_EQ(kept.movement.change.experts_to_other_slot, 0u);
 
   const Plan reset = plan(PlacementPolicy::kIdentity);
   EXPECT_EQ(reset.placement, identity);
-  EXPECT_EQ(reset.placement_change.experts_to_other_rank, 2u);
+  EXPECT_EQ(reset.movement.change.experts_to_other_rank, 2u);
   EXPECT_EQ(reset.baseline.score, reset.reorder.score);
 
   const Plan lpt = plan(PlacementPolicy::kLpt);
@@ -298,7 +303,7 @@ TEST(MakePlanTest, AnnouncesThePlacementFirstThenEveryStage) {
                           "demand", "packing", "validation"));
   EXPECT_EQ(recorder.announced, plan.placement);
   EXPECT_EQ(recorder.announced_change.experts_to_other_slot,
-            plan.placement_change.experts_to_other_slot);
+            plan.movement.change.experts_to_other_slot);
 
   ASSERT_EQ(ends.size(), plan.timings.size());
   for (size_t k = 0; k < plan.timings.size(); ++k) {
