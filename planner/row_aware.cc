@@ -133,6 +133,33 @@ class LayerRefiner {
     peaks_ = Peaks();
   }
 
+  // Experts that end in the rank where they began get their slot back, unless
+  // that costs more.
+  void KeepSlots(std::span<const uint32_t> before) {
+    for (uint32_t p = 0; p < num_ranks_; ++p) {
+      const size_t begin = size_t{p} * slots_per_rank_;
+      const auto now = expert_of_slot_.subspan(begin, slots_per_rank_);
+      const auto old = before.subspan(begin, slots_per_rank_);
+      std::vector<uint32_t> kept(now.begin(), now.end());
+      // Those that came take the slots of those that left.
+      std::vector<uint32_t> came;
+      for (uint32_t e : now) {
+        if (std::find(old.begin(), old.end(), e) == old.end()) {
+          came.push_back(e);
+        }
+      }
+      auto next = came.begin();
+      for (uint32_t h = 0; h < slots_per_rank_; ++h) {
+        const bool stays =
+            std::find(now.begin(), now.end(), old[h]) != now.end();
+        kept[h] = stays ? old[h] : *next++;
+      }
+      if (SlotPriceOf(begin, kept) <= SlotPriceOf(begin, now)) {
+        std::copy(kept.begin(), kept.end(), now.begin());
+      }
+    }
+  }
+
   // sum_{r,g} max_p W.
   int64_t peaks() const { return peaks_; }
 
@@ -276,6 +303,16 @@ class LayerRefiner {
            price_(layer_, f, v);
   }
 
+  // Of experts in consecutive slots.
+  double SlotPriceOf(size_t first, std::span<const uint32_t> experts) const {
+    if (!price_) return 0;
+    double sum = 0;
+    for (size_t k = 0; k < experts.size(); ++k) {
+      sum += price_(layer_, experts[k], static_cast<uint32_t>(first + k));
+    }
+    return sum;
+  }
+
   void Swap(uint32_t u, uint32_t v) {
     const uint32_t* out = expert(expert_of_slot_[u]);
     const uint32_t* in = expert(expert_of_slot_[v]);
@@ -335,6 +372,8 @@ RowAwareResult RefinePlacement(const Window& window, const Layout& layout,
                      CounterRandom(options.seed, kExchangeStream, l), budget);
     }
     refiner.Exchange(budget);
+    refiner.KeepSlots(std::span(placement.expert_of_slot)
+                          .subspan(begin, window.num_experts()));
     gain -= refiner.peaks();
     floor_layers += refiner.AtFloor() ? 1 : 0;
     for (uint32_t v = 0; v < window.num_experts(); ++v) {

@@ -8,6 +8,7 @@
 // fall from a third of the mean growth of a worsening exchange to a hundredth
 // of that (choice, measured). Then pairs of ranks take turns, the best exchange
 // of a pair is made as long as there is one that pays, until no pair has any.
+// Experts that stay in their rank keep their slot where that costs no more.
 // A proposal costs O(R G), vectorised, and O(P R G / H) for the peaks of the
 // other ranks; a turn of all pairs O(E^2 R G). Does not depend on the number of
 // threads.

@@ -110,7 +110,7 @@ TEST(LowerBoundsTest, CountLayersWithAHotExpert) {
                   .topology = ValueOrDie(Topology::FromShards(1, 2, {}))},
                  {{6, 2, 0, 0, 4, 4, 0, 0, 0, 0, 5, 3}}, {8});
   const ScoreBounds bounds = BoundsOf(window, IdentityPlacement(3, 4, 2), 1);
-  EXPECT_EQ(bounds.hot_expert_layers, (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(bounds.hot_expert_layers, (std::vector<uint32_t>{0, 2}));
   EXPECT_EQ(bounds.for_any_placement, 256 * (6 + 4 + 5));
   EXPECT_EQ(bounds.for_placement, 256 * (8 + 8 + 8));
 }

@@ -1,6 +1,7 @@
 #include "planner/planner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <new>
 #include <set>
@@ -28,10 +29,11 @@ Placement Identity(const Window& window) {
                            window.spec().topology.num_ranks());
 }
 
-absl::StatusOr<Plan> TryPlan(const Window& window,
-                             const PlanOptions& options = {},
+// With few proposals unless the options say how many.
+absl::StatusOr<Plan> TryPlan(const Window& window, PlanOptions options = {},
                              const Budget& budget = {},
                              PlanObserver* observer = nullptr) {
+  if (options.search == SearchOptions{}) options.search.steps = 4000;
   return MakePlan(window, Identity(window), options, budget, observer);
 }
 
@@ -49,6 +51,9 @@ void ExpectSamePlans(const Plan& a, const Plan& b) {
   EXPECT_EQ(a.routepack.cv_global, b.routepack.cv_global);
   EXPECT_EQ(a.bounds.for_placement, b.bounds.for_placement);
   EXPECT_EQ(a.bounds.for_any_placement, b.bounds.for_any_placement);
+  EXPECT_EQ(a.movement.weighted_bytes, b.movement.weighted_bytes);
+  EXPECT_EQ(a.transfer.size(), b.transfer.size());
+  EXPECT_EQ(a.refinement.has_value(), b.refinement.has_value());
   EXPECT_EQ(a.warnings, b.warnings);
   EXPECT_EQ(a.truncated, b.truncated);
 }
@@ -117,9 +122,13 @@ TEST(MakePlanTest, DoesNotDependOnThreads) {
                                         .num_ranks = 16,
                                         .num_slots = 8,
                                         .num_shards = 3});
-    const Plan expected = ValueOrDie(TryPlan(window));
-    OnSeveralThreadCounts(
-        [&] { ExpectSamePlans(ValueOrDie(TryPlan(window)), expected); });
+    for (bool refine : {false, true}) {
+      const PlanOptions options = {.refine_after_announce = refine};
+      const Plan expected = ValueOrDie(TryPlan(window, options));
+      OnSeveralThreadCounts([&] {
+        ExpectSamePlans(ValueOrDie(TryPlan(window, options)), expected);
+      });
+    }
   }
 }
 
@@ -145,6 +154,76 @@ TEST(MakePlanTest, PoliciesChooseThePlacement) {
   const Plan lpt = plan(PlacementPolicy::kLpt);
   EXPECT_EQ(lpt.placement, LptPlacement(window.ExpertLoads(), 3, 12, 4));
   EXPECT_LT(lpt.routepack.cv_global, lpt.baseline.cv_global);
+
+  const Plan relabelled = plan(PlacementPolicy::kLptRelabel);
+  EXPECT_EQ(relabelled.routepack.cv_global, lpt.routepack.cv_global);
+  EXPECT_LT(relabelled.movement.weighted_bytes, lpt.movement.weighted_bytes);
+
+  const Plan incremental = plan(PlacementPolicy::kIncremental);
+  EXPECT_LT(incremental.routepack.cv_global, kept.routepack.cv_global);
+  EXPECT_LT(incremental.movement.weighted_bytes, lpt.movement.weighted_bytes);
+  EXPECT_EQ(plan(PlanOptions{}.placement).placement, incremental.placement);
+}
+
+TEST(MakePlanTest, PlansTheTransferThatItReports) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    const Window window = RandomWindow(RandomShape(seed));
+    PlanOptions options{.placement = PlacementPolicy::kLpt,
+                        .allow_filler = true};
+    options.movement = DescribeExperts(1'000'000);
+    const Plan plan = ValueOrDie(TryPlan(window, options));
+    size_t sends = 0;
+    for (const StageSchedule& stage : plan.transfer) {
+      sends += stage.sends.size();
+    }
+    EXPECT_EQ(sends, plan.movement.change.experts_to_other_rank);
+    EXPECT_EQ(plan.movement.weighted_bytes > 0, sends > 0);
+    EXPECT_EQ(plan.movement.transfer_seconds > 0, sends > 0);
+  }
+}
+
+TEST(MakePlanTest, RefinesTheAnnouncedPlacementWhereThatPays) {
+  int refined = 0;
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE(seed);
+    const Window window = RandomWindow(RandomShape(seed));
+    Recorder recorder;
+    const Plan plan = ValueOrDie(
+        TryPlan(window, {.refine_after_announce = true, .allow_filler = true},
+                {}, &recorder));
+    EXPECT_TRUE(ValidatePlan(window, plan).ok());
+    ASSERT_TRUE(plan.refinement.has_value());
+    EXPECT_EQ(plan.refinement->announced, recorder.announced);
+    EXPECT_EQ(plan.refinement->change.experts_to_other_slot,
+              ComparePlacements(recorder.announced, plan.placement)
+                  .experts_to_other_slot);
+    size_t sends = 0;
+    for (const StageSchedule& stage : plan.transfer) {
+      sends += stage.sends.size();
+    }
+    EXPECT_EQ(sends, plan.movement.change.experts_to_other_rank);
+    if (plan.placement == recorder.announced) continue;
+    ++refined;
+    // Better than length-only packing under the announced placement, too.
+    const Plan announced = ValueOrDie(
+        MakePlan(window, recorder.announced,
+                 {.placement = PlacementPolicy::kKeep,
+                  .allow_filler = true,
+                  .search = {.effort = Effort::kSeeds, .candidates = 2}}));
+    EXPECT_LE(plan.routepack.score, announced.reorder.score);
+  }
+  EXPECT_GT(refined, 5);
+}
+
+TEST(MakePlanTest, MovesThatDoNotPayAreNotRefined) {
+  const Window window = RandomWindow({.num_samples = 60});
+  PlanOptions options{.refine_after_announce = true};
+  // An expert so large, and so fast, that no exchange is worth its transfer.
+  options.movement = DescribeExperts(1ull << 34, 1e18);
+  const Plan plan = ValueOrDie(TryPlan(window, options));
+  EXPECT_EQ(plan.placement, Identity(window));
+  EXPECT_EQ(plan.refinement->change.experts_to_other_slot, 0u);
 }
 
 TEST(MakePlanTest, LightEndsOrdersRowsAndKeepsTheScore) {
@@ -248,6 +327,36 @@ TEST(MakePlanTest, RefusesFillersBeyondMemory) {
       TryPlan(ShortWindow(), {.min_rows = 1 << 22, .allow_filler = true})
           .status();
   EXPECT_EQ(PreconditionOf(status).type, "TOO_MANY_FILLERS");
+}
+
+TEST(MakePlanTest, RefusesPlacementOptionsOutOfRange) {
+  const auto fields_of = [](const PlanOptions& options) {
+    std::vector<std::string> fields;
+    for (const FieldViolation& violation :
+         ViolationsOf(TryPlan(RandomWindow({}), options).status())) {
+      fields.push_back(violation.field);
+    }
+    return fields;
+  };
+  EXPECT_THAT(
+      fields_of({.incremental = {.target_imbalance = -1,
+                                 .movement_budget = std::nan(""),
+                                 .horizon_steps = 0},
+                 .transfer = {.experts_per_round = 0, .max_staging = 0}}),
+      ElementsAre("header.options.target_imbalance",
+                  "header.options.movement_budget",
+                  "header.options.horizon_steps",
+                  "header.options.transfer.experts_per_round",
+                  "header.options.transfer.max_staging"));
+  EXPECT_THAT(fields_of({.placement = PlacementPolicy::kKeep,
+                         .incremental = {.movement_budget = 5},
+                         .refine_after_announce = true}),
+              ElementsAre("header.options.refine_after_announce",
+                          "header.options.refine_after_announce"));
+  PlanOptions nodes;
+  nodes.movement.node_of_rank = {0};
+  EXPECT_THAT(fields_of(nodes),
+              ElementsAre("header.options.movement.node_of_rank"));
 }
 
 TEST(MakePlanTest, RefusesOptionsOutOfRange) {

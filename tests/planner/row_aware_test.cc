@@ -76,6 +76,12 @@ TEST(RowAwareTest, LowersThePeaksByWhatItSays) {
               PeaksOf(window, layout, result.placement));
     EXPECT_GE(result.gain, 0);
     EXPECT_LE(result.floor_layers, window.num_layers());
+    for (size_t k = 0; k < before.slot_of_expert.size(); ++k) {
+      if (before.slot_of_expert[k] / before.slots_per_rank() ==
+          result.placement.slot_of_expert[k] / before.slots_per_rank()) {
+        EXPECT_EQ(before.slot_of_expert[k], result.placement.slot_of_expert[k]);
+      }
+    }
     lowered += result.gain > 0;
   }
   EXPECT_GT(lowered, 5);
