@@ -12,6 +12,7 @@ namespace routepack {
 namespace {
 
 constexpr uint32_t kLanes = 8;
+constexpr size_t kPairLanes = 16;
 
 // A rank's eight layers, or two ranks' in 16 bits.
 using Lanes = uint32_t __attribute__((vector_size(4 * kLanes)));
@@ -84,11 +85,11 @@ ExchangePeaks NarrowPeaksAfter(const Operands<int16_t>& of, uint32_t num_blocks,
   SignedLanes sum_a{};
   SignedLanes sum_b{};
   size_t at = 0;
-  size_t next_look = kVectorsBetweenLooks * 2 * kLanes;
+  size_t next_look = kVectorsBetweenLooks * kPairLanes;
   for (uint32_t k = 1; k <= num_blocks; ++k) {
     NarrowPair peak_a = NarrowPair{} + INT16_MIN;
     NarrowPair peak_b = peak_a;
-    for (const size_t end = k * block_size; at < end; at += 2 * kLanes) {
+    for (const size_t end = k * block_size; at < end; at += kPairLanes) {
       const NarrowPair gain =
           LoadAs<NarrowPair>(of.in + at) - LoadAs<NarrowPair>(of.out + at);
       peak_a = Max(peak_a, LoadAs<NarrowPair>(of.a + at) + gain);
@@ -97,7 +98,7 @@ ExchangePeaks NarrowPeaksAfter(const Operands<int16_t>& of, uint32_t num_blocks,
     sum_a += Fold(peak_a);
     sum_b += Fold(peak_b);
     if (at < next_look) continue;
-    next_look = at + kVectorsBetweenLooks * 2 * kLanes;
+    next_look = at + kVectorsBetweenLooks * kPairLanes;
     if (Sum(sum_a + sum_b) * num_ranks + of.tail_a[k] + of.tail_b[k] > limit) {
       if (k < num_blocks) return {};
     }
@@ -295,7 +296,8 @@ LaneLoads::LaneLoads(const LaneDemand& demand, uint32_t row_shards,
     const size_t tails = rg * (size_t{demand.num_blocks()} + 1);
     for (size_t k = 0; k < size; ++k) {
       const uint32_t load = wide_[rg * size + k];
-      totals_[rg * demand.num_blocks() + k / demand.block_size()] += load;
+      totals_[size_t{rg} * demand.num_blocks() + k / demand.block_size()] +=
+          load;
       tails_[tails] += load;
     }
     Exchange(demand.nothing(), demand.nothing(), rg, rg);  // settles the rest

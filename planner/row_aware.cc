@@ -77,7 +77,7 @@ class LayerRefiner {
         num_experts_(window.num_experts()),
         num_ranks_(window.spec().topology.num_ranks()),
         slots_per_rank_(num_experts_ / num_ranks_),
-        size_((row_shards + kLanes - 1) / kLanes * kLanes),
+        size_(size_t{(row_shards + kLanes - 1) / kLanes} * kLanes),
         price_(price),
         expert_of_slot_(expert_of_slot),
         expert_loads_(num_experts_ * size_),
@@ -122,7 +122,8 @@ class LayerRefiner {
     const std::vector<double> temperatures =
         TemperatureSchedule(kFirstTemperature * TypicalGrowth(draws), kLevels);
     for (double temperature : temperatures) {
-      for (uint64_t k = 0; k < steps; k += kLevels * slots_per_rank_) {
+      for (uint64_t k = 0; k < steps;
+           k += uint64_t{kLevels} * slots_per_rank_) {
         if (budget.Exhausted()) break;
         AnnealPair(temperature, draws);
       }
