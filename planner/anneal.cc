@@ -157,8 +157,8 @@ class Annealer {
 
   void SetTemperatures() {
     temperatures_ = TemperatureSchedule(
-        FirstTemperature(
-            WorseningGrowths(space_, BestMember(), options_.proposals, seed_)),
+        options_.heat * FirstTemperature(WorseningGrowths(
+                            space_, BestMember(), options_.proposals, seed_)),
         options_.levels);
   }
 

@@ -35,6 +35,7 @@ struct AnnealOptions {
   uint32_t levels = 2;  // the first one included; at least 2
   ProposalOptions proposals;
   int64_t bound = 0;  // s0 cannot be less
+  double heat = 1;    // T_0 over the one that follows from the window
 };
 
 struct AnnealResult {

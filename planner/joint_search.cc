@@ -15,7 +15,10 @@ namespace {
 // Measured on `tiny`, `flash` and recorded windows, like the weight.
 constexpr double kFirstShare = 0.85;
 constexpr double kAttentionWeight = 1.5;
-constexpr uint64_t kProposalsPerExpert = 200;
+// Proposals to exchange experts, over the steps: each is some times cheaper.
+constexpr uint64_t kExchangesPerStep = 2;
+constexpr uint64_t kLeastPerExpert = 50;
+constexpr uint64_t kMostPerExpert = 2000;
 
 constexpr uint64_t kTurnStream = 0x31;
 
@@ -108,6 +111,13 @@ class JointSearch {
                                  kFirstShare));
   }
 
+  uint64_t ProposalsPerExpert() const {
+    const uint64_t experts =
+        uint64_t{window_.num_layers()} * window_.num_experts();
+    return std::clamp(kExchangesPerStep * options_.steps / experts,
+                      kLeastPerExpert, kMostPerExpert);
+  }
+
   // Its levels are not comparable with the score and are not reported.
   SearchResult SearchFirst(const Layout& length) {
     SearchOptions options = options_;
@@ -153,7 +163,7 @@ class JointSearch {
   void Refine(const Layout& layout, uint64_t turn) {
     RowAwareResult refined =
         RefinePlacement(window_, layout, placement_,
-                        {.proposals_per_expert = kProposalsPerExpert,
+                        {.proposals_per_expert = ProposalsPerExpert(),
                          .price = price_,
                          .seed = Seed(turn)},
                         budget_);

@@ -3,10 +3,10 @@
 //
 // A packing that is optimal for its placement has little to gain from better
 // placement, and the other way round. So the first search weighs attention
-// double (choice, measured): attention depends on the packing alone, while the
-// experts' peaks will fall when placement follows. Then placement is refined
-// for this packing, the packing is searched again from where it is, and so on;
-// the best pair of placement and packing is the result.
+// half as much again (choice, measured): attention depends on the packing
+// alone, while the experts' peaks will fall when placement follows. Then
+// placement is refined for this packing, the packing is searched again from
+// where it is, and so on; the best pair of placement and packing is the result.
 //
 // Where the hottest expert of most layers is above the mean rank, placement
 // cannot follow and all steps go to the packing (spec 3.3).

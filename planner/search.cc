@@ -67,6 +67,9 @@ constexpr uint64_t kRestartStream = 0x20;
 // Restarts in a row that may bring nothing.
 constexpr int kFruitlessRestarts = 2;
 
+// Of T_0: going on from a good layout, its like should not be left far behind.
+constexpr double kHeatToGoOn = 0.1;
+
 // One search, from seeds to the end.
 class Search {
  public:
@@ -110,7 +113,7 @@ class Search {
     const SearchSpace space(problem_, length_.rows);
     report().end = AnnealFrom(
         space, std::vector<Chain>(options_.population, Chain(space, length_)),
-        seed_);
+        seed_, kHeatToGoOn);
     AddAnnealedStage();
     result_.truncated = report().end == SearchEnd::kTimeLimit;
     return std::move(result_);
@@ -164,14 +167,15 @@ class Search {
 
   // With the steps that are left.
   SearchEnd AnnealFrom(const SearchSpace& space, std::vector<Chain> members,
-                       uint64_t seed) {
+                       uint64_t seed, double heat = 1) {
     AnnealResult annealed = AnnealPopulation(
         space, std::move(members),
         {.steps = options_.steps - report().proposals.steps,
          .levels = options_.levels,
          .proposals = {.guided = options_.guided_probability.value(),
                        .relocation = options_.relocation_probability.value()},
-         .bound = bound_},
+         .bound = bound_,
+         .heat = heat},
         seed, budget_, [this](const AnnealLevel& level) { OnLevel(level); });
     if (annealed.score < result_.score) {
       result_.score = annealed.score;

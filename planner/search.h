@@ -131,7 +131,8 @@ SearchResult SearchLayout(
     const SearchOptions& options, uint64_t seed, const Budget& budget = {},
     const std::function<void(const SearchProgress&)>& on_progress = {});
 
-// Goes on from one layout: every member of the population begins there.
+// Goes on from one layout: every member of the population begins there, and
+// the first temperature is a tenth of what it would be.
 SearchResult SearchFrom(
     const PackingProblem& problem, const Layout& layout, int64_t bound,
     const SearchOptions& options, uint64_t seed, const Budget& budget = {},

@@ -11,6 +11,7 @@
 // layout is invalid or a plan is worse than length-only packing.
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -27,6 +28,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "oneapi/tbb/parallel_for.h"
+#include "planner/joint_search.h"
 #include "planner/plan.h"
 #include "planner/search.h"
 #include "planner/search_space.h"
@@ -39,7 +41,7 @@
 ABSL_FLAG(bool, quick, false, "Two windows a setting, no effort \"best\".");
 ABSL_FLAG(uint32_t, windows, 7, "Windows of a setting, at most.");
 ABSL_FLAG(std::string, format, "markdown", "markdown or json.");
-ABSL_FLAG(std::string, sections, "table4,peers,annealing,exhaustive",
+ABSL_FLAG(std::string, sections, "table4,peers,annealing,exhaustive,placement",
           "What to run.");
 ABSL_FLAG(std::string, data, ROUTEPACK_TEST_DATA,
           "Folder of the recorded windows.");
@@ -93,7 +95,7 @@ struct Packed {
     const int64_t first = metrics("length-only").score.slowest_shard;
     const int64_t now = metrics(arm).score.slowest_shard;
     return 100 * static_cast<double>(first - now) /
-           static_cast<double>(first - from->bound);
+           static_cast<double>(first - from->bounds.for_placement);
   }
 };
 
@@ -139,8 +141,8 @@ Outcome Search(const PackingCase& from, Effort effort,
                const std::string& name) {
   const auto start = std::chrono::steady_clock::now();
   const SearchResult result =
-      SearchLayout(from.problem, from.length, from.bound, {.effort = effort},
-                   absl::GetFlag(FLAGS_seed));
+      SearchLayout(from.problem, from.length, from.bounds.for_placement,
+                   {.effort = effort}, absl::GetFlag(FLAGS_seed));
   const std::chrono::duration<double> time =
       std::chrono::steady_clock::now() - start;
   Outcome out = {.metrics = Measured(from, result.layout, name),
@@ -466,6 +468,88 @@ void CheckTable4(const std::vector<Packed>& all, const std::string& effort,
       "all", true);
 }
 
+// Placement and packing in turn against packing alone, which gets half as many
+// steps again in the place of refinements.
+Table PlacementTable(const std::vector<PackingCase>& cases,
+                     std::vector<std::vector<std::string>>& checks) {
+  Table table = {
+      .title =
+          "Placement refined for the packing: what is left above the bound of "
+          "any placement, in %; balanced, mean",
+      .columns = {"setting", "windows", "LPT, packing alone", "seconds",
+                  "placement and packing", "seconds", "of packing's %",
+                  "worst %", "layers bound by a hot expert"}};
+  std::vector<double> recorded;
+  std::vector<double> generated;
+  std::map<std::string, std::array<std::vector<double>, 5>> rows;
+  std::vector<std::string> order;
+  double worst = 0;
+  for (const PackingCase& from : cases) {
+    std::cerr << "refining " << from.setting << ", " << from.window << "\n";
+    SearchOptions options = ResolveSearch({}, from.problem.num_items());
+    const auto left = [&](const Score& score) {
+      return 100 * Gap(score.slowest_shard, from.bounds.for_any_placement);
+    };
+    const auto seconds = [start = std::chrono::steady_clock::now()] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                           start)
+          .count();
+    };
+    PackingProblem problem = from.problem;
+    const double jointly =
+        left(SearchJointly(*from.samples, problem, from.length, from.placement,
+                           from.bounds, options, {}, absl::GetFlag(FLAGS_seed))
+                 .packing.score);
+    const double joint_seconds = seconds();
+    // Where placement was left alone there was no time for it either.
+    if (2 * from.bounds.hot_expert_layers.size() <=
+        from.samples->num_layers()) {
+      options.steps += options.steps / 2;
+    }
+    const double alone =
+        left(SearchLayout(from.problem, from.length, from.bounds.for_placement,
+                          options, absl::GetFlag(FLAGS_seed))
+                 .score);
+    const double part = 100 * jointly / alone;
+    auto& row = rows[from.setting];
+    if (row[0].empty()) order.push_back(from.setting);
+    row[0].push_back(alone);
+    row[1].push_back(seconds() - joint_seconds);
+    row[2].push_back(jointly);
+    row[3].push_back(joint_seconds);
+    row[4].push_back(part);
+    worst = std::max(worst, part);
+    (from.setting.starts_with("recorded") ? recorded : generated)
+        .push_back(part);
+    if (row[0].size() == 1) {
+      table.rows.push_back({from.setting, "", "", "", "", "", "", "",
+                            absl::StrCat(from.bounds.hot_expert_layers.size(),
+                                         " of ", from.samples->num_layers())});
+    }
+  }
+  for (size_t k = 0; k < order.size(); ++k) {
+    const auto& row = rows[order[k]];
+    std::vector<std::string>& cells = table.rows[k];
+    cells[1] = absl::StrCat(row[0].size());
+    for (size_t c = 0; c < 4; ++c) {
+      cells[2 + c] = absl::StrFormat("%.2f", Mean(row[c]));
+    }
+    cells[6] = absl::StrFormat("%.0f", Mean(row[4]));
+    cells[7] = absl::StrFormat("%.0f",
+                               *std::max_element(row[4].begin(), row[4].end()));
+  }
+  const auto check = [&](const char* what, double value, double most) {
+    checks.push_back({what, absl::StrFormat("%.1f %%", value),
+                      absl::StrFormat("at most %.0f %%", most),
+                      value <= most ? "yes" : "no"});
+  };
+  check("refined placement leaves, of packing alone: tiny and flash, mean",
+        Mean(generated), 50);
+  check("the same: recorded windows, mean", Mean(recorded), 85);
+  check("the same: worst window", worst, 100);
+  return table;
+}
+
 std::vector<Packed> PackAll(const std::vector<PackingCase>& cases,
                             bool with_best) {
   std::vector<Packed> all(cases.size());
@@ -529,6 +613,12 @@ int Main() {
     if (annealing) {
       tables.push_back(AnnealingTable(all, checks));
     }
+  }
+  if (wanted("placement")) {
+    tables.push_back(
+        PlacementTable(PackingCases(absl::GetFlag(FLAGS_data),
+                                    quick ? 2 : absl::GetFlag(FLAGS_windows)),
+                       checks));
   }
   if (wanted("exhaustive")) {
     tables.push_back(ExhaustiveTable(kExhaustiveCases, checks));

@@ -1,13 +1,12 @@
 #include "tests/bench/packing_cases.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "client/window_file.h"
 #include "client/workload.h"
 #include "planner/bin_packing.h"
-#include "planner/bounds.h"
-#include "planner/placement.h"
 #include "planner/rows.h"
 #include "planner/seed.h"
 
@@ -35,15 +34,20 @@ constexpr const char* kRecorded[] = {"gsm8k-0", "gsm8k-1", "gsm8k-2", "gsm8k-3",
                                      "gsm8k-4", "mixed-0", "mixed-1"};
 
 PackingCase MakeCase(const std::string& setting, const std::string& name,
-                     const Window& window) {
+                     Window&& recorded) {
+  const auto samples = std::make_shared<const Window>(std::move(recorded));
+  const Window& window = *samples;
   const Topology& topology = window.spec().topology;
   const std::vector<uint64_t> expert_loads = window.ExpertLoads();
   const Placement placement =
       LptPlacement(expert_loads, window.num_layers(), window.num_experts(),
                    topology.num_ranks());
   const std::vector<uint64_t> rank_loads = RankLoads(placement, expert_loads);
-  PackingCase out{
-      .setting = setting, .window = name, .problem = MakeProblem(window, 0)};
+  PackingCase out{.setting = setting,
+                  .window = name,
+                  .samples = samples,
+                  .placement = placement,
+                  .problem = MakeProblem(window, 0)};
   out.problem.demand = ProjectDemand(window, placement);
   RowResult rows = OrExit(FewestRows(
       out.problem.occupancy,
@@ -55,8 +59,7 @@ PackingCase MakeCase(const std::string& setting, const std::string& name,
     bins = std::move(rows.bins);
   }
   out.length = LengthLayout(out.problem, rows.rows, std::move(bins));
-  out.bound = LowerBounds(out.problem, rows.rows, expert_loads, rank_loads)
-                  .for_placement;
+  out.bounds = LowerBounds(out.problem, rows.rows, expert_loads, rank_loads);
   // A row's peak is that of its slowest shard: at least their mean.
   uint64_t peaks = 0;
   const uint32_t ranks = topology.num_ranks();
@@ -88,11 +91,11 @@ PackingCase PresetCase(const std::string& preset, uint64_t step) {
   WorkloadSpec spec = OrExit(WorkloadPreset(preset));
   spec.step = step;
   const Workload workload = OrExit(Workload::Create(spec));
-  const Window window = OrExit(workload.MakeWindow());
-  return MakeCase(
-      absl::StrCat(preset, ", EP", spec.mesh.ep, " D", spec.mesh.dp, " G",
-                   window.spec().topology.num_shards(), " C", spec.token_cap),
-      absl::StrCat(preset, "-", step), window);
+  Window window = OrExit(workload.MakeWindow());
+  const uint32_t shards = window.spec().topology.num_shards();
+  return MakeCase(absl::StrCat(preset, ", EP", spec.mesh.ep, " D", spec.mesh.dp,
+                               " G", shards, " C", spec.token_cap),
+                  absl::StrCat(preset, "-", step), std::move(window));
 }
 
 std::vector<PackingCase> PackingCases(const std::string& data, size_t windows) {

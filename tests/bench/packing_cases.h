@@ -7,12 +7,16 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "planner/bounds.h"
 #include "planner/layout.h"
+#include "planner/placement.h"
+#include "planner/window.h"
 
 namespace routepack {
 
@@ -28,9 +32,11 @@ T OrExit(absl::StatusOr<T> value) {
 struct PackingCase {
   std::string setting;  // mesh and cap
   std::string window;
+  std::shared_ptr<const Window> samples;
+  Placement placement;
   PackingProblem problem;
-  Layout length;            // length-only packing
-  int64_t bound = 0;        // of s0, for the placement
+  Layout length;  // length-only packing
+  ScoreBounds bounds;
   uint64_t peak_floor = 0;  // of the EP peak sum, for the placement
 };
 

@@ -59,8 +59,8 @@ struct Probe {
 struct Searched {
   explicit Searched(const std::string& preset)
       : from(PresetCase(preset, 0)), space(from.problem, from.length.rows) {
-    const SearchResult result =
-        SearchLayout(from.problem, from.length, from.bound, {}, 0);
+    const SearchResult result = SearchLayout(from.problem, from.length,
+                                             from.bounds.for_placement, {}, 0);
     layout = result.layout;
     for (const AnnealLevel& level : result.report.levels) {
       if (level.temperature == 0) continue;
