@@ -541,7 +541,7 @@ Table PlacementTable(const std::vector<PackingCase>& cases,
   const auto check = [&](const char* what, double value, double most) {
     checks.push_back({what, absl::StrFormat("%.1f %%", value),
                       absl::StrFormat("at most %.0f %%", most),
-                      value <= most ? "yes" : "no"});
+                      value <= most + 1e-9 ? "yes" : "no"});
   };
   check("refined placement leaves, of packing alone: tiny and flash, mean",
         Mean(generated), 50);

@@ -163,39 +163,25 @@ TEST(RowAwareTest, MovesOnlyForWhatTheyCost) {
 }
 
 TEST(RowAwareTest, SaysWhereTheHottestExpertBinds) {
-  // Layer 0 goes to one expert, layer 1 to all alike.
-  WindowBuilder builder = ValueOrDie(WindowBuilder::Create(
-      {.num_samples = 8,
-       .num_layers = 2,
-       .num_experts = 4,
-       .top_k = 1,
-       .token_cap = 40,
-       .topology = ValueOrDie(Topology::FromShards(2, 2, {{0, 1}}))}));
-  for (uint32_t i = 0; i < 8; ++i) {
-    builder.AddSample({.id = i, .tokens = 20},
-                      std::vector<uint32_t>{17, 1, 1, 1, 5, 5, 5, 5});
-  }
-  const Window window = ValueOrDie(std::move(builder).Seal());
-  const Layout layout = MakeSearchCase(window).length;
-  const RowAwareResult result = RefinePlacement(window, layout, Lpt(window));
-  EXPECT_EQ(result.floor_layers, 0);  // another expert shares its rank
-
-  // With a rank for each expert it is the peak.
-  WindowBuilder wide = ValueOrDie(WindowBuilder::Create(
-      {.num_samples = 8,
-       .num_layers = 2,
-       .num_experts = 4,
-       .top_k = 1,
-       .token_cap = 40,
-       .topology = ValueOrDie(Topology::FromShards(2, 4, {{0, 1}}))}));
-  for (uint32_t i = 0; i < 8; ++i) {
-    wide.AddSample({.id = i, .tokens = 20},
-                   std::vector<uint32_t>{17, 1, 1, 1, 5, 5, 5, 5});
-  }
-  const Window bound = ValueOrDie(std::move(wide).Seal());
-  EXPECT_EQ(RefinePlacement(bound, MakeSearchCase(bound).length, Lpt(bound))
-                .floor_layers,
-            2);
+  // Layer 0 goes mostly to one expert, layer 1 to all alike.
+  const auto floor_layers = [](uint32_t ranks) {
+    WindowBuilder builder = ValueOrDie(WindowBuilder::Create(
+        {.num_samples = 8,
+         .num_layers = 2,
+         .num_experts = 4,
+         .top_k = 1,
+         .token_cap = 40,
+         .topology = ValueOrDie(Topology::FromShards(2, ranks, {{0, 1}}))}));
+    for (uint32_t i = 0; i < 8; ++i) {
+      builder.AddSample({.id = i, .tokens = 20},
+                        std::vector<uint32_t>{17, 1, 1, 1, 5, 5, 5, 5});
+    }
+    const Window window = ValueOrDie(std::move(builder).Seal());
+    return RefinePlacement(window, MakeSearchCase(window).length, Lpt(window))
+        .floor_layers;
+  };
+  EXPECT_EQ(floor_layers(2), 0);  // another expert shares its rank
+  EXPECT_EQ(floor_layers(4), 2);
 }
 
 TEST(RowAwareTest, DoesNotDependOnThreads) {
