@@ -140,7 +140,8 @@ TEST(MakePlanTest, PoliciesChooseThePlacement) {
   std::swap(current.slot_of_expert[0], current.slot_of_expert[11]);
 
   const auto plan = [&](PlacementPolicy policy) {
-    return ValueOrDie(MakePlan(window, current, {.placement = policy}));
+    return ValueOrDie(MakePlan(
+        window, current, {.placement = policy, .search = {.steps = 2000}}));
   };
   const Plan kept = plan(PlacementPolicy::kKeep);
   EXPECT_EQ(kept.placement, current);

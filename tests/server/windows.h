@@ -19,7 +19,8 @@ inline v1::PlanKey Key(uint64_t step, const std::string& job = "job",
   return key;
 }
 
-// 2 layers, 4 experts, top-2, 2 EP ranks, 2 DP slots, cells of 64 tokens.
+// 2 layers, 4 experts, top-2, 2 EP ranks, 2 DP slots, cells of 64 tokens; few
+// proposals.
 inline v1::WindowHeader Header(const v1::PlanKey& key, uint32_t num_samples) {
   v1::WindowHeader header;
   *header.mutable_key() = key;
@@ -30,6 +31,7 @@ inline v1::WindowHeader Header(const v1::PlanKey& key, uint32_t num_samples) {
   header.set_token_cap(64);
   header.mutable_topology()->mutable_mesh()->set_ep(2);
   header.mutable_topology()->mutable_mesh()->set_dp(2);
+  header.mutable_options()->mutable_search()->set_steps(2000);
   return header;
 }
 
