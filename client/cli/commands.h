@@ -46,6 +46,7 @@ Command InfoCommand();
 Command ListCommand();
 Command PlanCommand();
 Command RankCommand();
+Command ReplayCommand();
 Command ScoreCommand();
 Command SubmitCommand();
 Command WatchCommand();

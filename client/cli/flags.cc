@@ -53,8 +53,8 @@ ABSL_FLAG(std::string, attention_config, "",
           "from it instead of the window's.");
 
 ABSL_FLAG(std::string, placement, "",
-          "Expert placement: lpt, identity or keep; empty: the window's, else "
-          "lpt.");
+          "Expert placement: incremental, lpt, lpt-relabel, identity or keep; "
+          "empty: the window's, else incremental.");
 ABSL_FLAG(uint32_t, min_rows, 0, "Fewest rows; 0: the window's.");
 ABSL_FLAG(uint32_t, row_multiple, 0,
           "Rows are a multiple of this; 0: the window's.");
@@ -292,15 +292,20 @@ absl::Status ApplyWindowFlags(v1::WindowHeader& header) {
 absl::Status ApplyOptionFlags(v1::WindowHeader& header) {
   v1::PlanOptions& options = *header.mutable_options();
   const std::string placement = absl::GetFlag(FLAGS_placement);
-  if (placement == "lpt") {
+  if (placement == "incremental") {
+    options.set_placement(v1::PLACEMENT_POLICY_INCREMENTAL);
+  } else if (placement == "lpt") {
     options.set_placement(v1::PLACEMENT_POLICY_LPT);
+  } else if (placement == "lpt-relabel") {
+    options.set_placement(v1::PLACEMENT_POLICY_LPT_RELABEL);
   } else if (placement == "identity") {
     options.set_placement(v1::PLACEMENT_POLICY_IDENTITY);
   } else if (placement == "keep") {
     options.set_placement(v1::PLACEMENT_POLICY_KEEP);
   } else if (!placement.empty()) {
     return UsageError(absl::StrCat("--placement=", placement,
-                                   ": must be lpt, identity or keep"));
+                                   ": must be incremental, lpt, lpt-relabel, "
+                                   "identity or keep"));
   }
   const std::string row_order = absl::GetFlag(FLAGS_row_order);
   if (row_order == "as_planned") {

@@ -26,9 +26,10 @@ constexpr int kUsage = 2;
 constexpr char kVersion[] = ROUTEPACK_VERSION;
 
 std::vector<Command> AllCommands() {
-  return {PlanCommand(),  ScoreCommand(), GenerateCommand(), ConvertCommand(),
-          CountCommand(), InfoCommand(),  SubmitCommand(),   GetCommand(),
-          RankCommand(),  ListCommand(),  WatchCommand(),    CancelCommand()};
+  return {PlanCommand(),  ScoreCommand(),  GenerateCommand(), ConvertCommand(),
+          CountCommand(), ReplayCommand(), InfoCommand(),     SubmitCommand(),
+          GetCommand(),   RankCommand(),   ListCommand(),     WatchCommand(),
+          CancelCommand()};
 }
 
 // Edit distance (Levenshtein), one row of the table at a time.

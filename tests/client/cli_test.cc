@@ -32,9 +32,9 @@ using ::google::protobuf::util::MessageDifferencer;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const char* const kCommands[] = {"plan",  "score", "generate", "convert",
-                                 "count", "info",  "submit",   "get",
-                                 "rank",  "list",  "watch",    "cancel"};
+const char* const kCommands[] = {
+    "plan", "score", "generate", "convert", "count",  "info",  "submit",
+    "get",  "rank",  "list",     "watch",   "cancel", "replay"};
 
 // 24 samples of 3 layers x 8 experts, top-2, for 2 DP slots and 4 EP ranks.
 v1::Window MakeWindow() {
@@ -165,7 +165,7 @@ TEST_F(CliTest, UsageErrorsExitTwoAndSuggestTheNearestName) {
   expect("plan", "takes WINDOW, got 0 arguments");
   expect("score a", "takes WINDOW PLAN, got 1 argument.");
   expect("get", "--job is required");
-  expect("plan " + window_ + " --placement=best", "lpt, identity or keep");
+  expect("plan " + window_ + " --placement=best", "lpt-relabel, identity or keep");
   expect("plan " + window_ + " --row_order=best", "as_planned or light_ends");
   expect("plan " + window_ + " --effort=bset", "seeds, fast, balanced or best");
   expect("plan " + window_ + " --guided_probability=x", "--guided_probability");
