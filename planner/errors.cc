@@ -35,6 +35,13 @@ void Violations::Add(std::string_view field, std::string_view description) {
   }
 }
 
+void Violations::Merge(const absl::Status& status, std::string_view field) {
+  if (status.ok()) return;
+  const std::vector<FieldViolation> list = ViolationsOf(status);
+  if (list.empty()) Add(field, std::string(status.message()));
+  for (const FieldViolation& v : list) Add(v.field, v.description);
+}
+
 absl::Status Violations::ToStatus() const {
   if (empty()) return absl::OkStatus();
   std::string message =

@@ -31,6 +31,9 @@ class Violations {
   static constexpr size_t kMaxKept = 100;
 
   void Add(std::string_view field, std::string_view description);
+  // Adds those of a status that is not OK; its message, for `field`, where it
+  // has none.
+  void Merge(const absl::Status& status, std::string_view field);
 
   bool empty() const { return total_ == 0; }
   size_t total() const { return total_; }

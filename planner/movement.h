@@ -53,7 +53,10 @@ struct MovementSpec {
   // Pipeline stage of each layer, [L]; none: one stage. Ranks of different
   // stages are different GPUs, their nodes alike.
   std::vector<uint32_t> stage_of_layer;
-  std::vector<uint32_t> node_of_rank;  // [g][p]; none: all in one node
+  std::vector<uint32_t> node_of_rank;  // [g][p]; none: by ranks_per_node
+  // Consecutive global ranks a node, see NodesOfConsecutiveRanks; 0: all in one
+  // node.
+  uint32_t ranks_per_node = 0;
 
   std::vector<StateKind> kinds;  // none: one replicated kind of 1 byte
   // Elements of an expert and who owns them; needed by lane-owned kinds.
@@ -73,8 +76,9 @@ struct MovementSpec {
 // (BF16 weights 2 bytes, FP32 master 4, exp_avg 4, exp_avg_sq 4; fc1 twice as
 // large as fc2), and the time for 6 FLOP a parameter. The rest is left to the
 // caller.
+inline constexpr double kFlopPerSecond = 4e14;  // of a GPU in expert layers
 MovementSpec DescribeExperts(uint64_t parameters,
-                             double flop_per_second = 4e14);
+                             double flop_per_second = kFlopPerSecond);
 
 // [g][p] nodes of global ranks in Megatron's order (etp, ep, then shards),
 // `ranks_per_node` consecutive ones a node.

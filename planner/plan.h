@@ -95,10 +95,10 @@ struct StageTiming {
 
 // What refine_after_announce made of the announced placement.
 struct Refinement {
-  Placement announced;
-  PlacementChange change;     // from it to the plan's
-  uint32_t floor_layers = 0;  // layers whose hottest expert alone makes the
-                              // peak of every row-shard
+  std::string announced_digest;  // see PlacementDigest
+  PlacementChange change;        // from it to the plan's
+  uint32_t floor_layers = 0;     // layers whose hottest expert alone makes the
+                                 // peak of every row-shard
 };
 
 struct Plan {

@@ -62,47 +62,23 @@ void CheckPlacementOptions(const PlanOptions& options, Violations& bad) {
   }
 }
 
-// The window's sizes over what the caller says of its experts.
-MovementSpec SpecOf(const Window& window, const MovementSpec& given) {
-  const WindowSpec& spec = window.spec();
-  MovementSpec out = given;
-  out.num_layers = spec.num_layers;
-  out.num_shards = spec.topology.num_shards();
-  out.num_ranks = spec.topology.num_ranks();
-  out.slots_per_rank = spec.num_experts / spec.topology.num_ranks();
-  out.stage_of_layer = spec.pipeline.stage_of_layer;
-  return out;
-}
-
-absl::Status CheckInput(const Window& window, const Placement& current,
-                        const PlanOptions& options) {
-  Violations bad;
-  const auto check_rows = [&](const char* name, uint32_t value) {
-    if (value >= 1 && value <= kMaxRowOption) return;
-    bad.Add(absl::StrCat("header.options.", name),
-            absl::StrCat("must be in [1, ", kMaxRowOption, "], is ", value));
-  };
-  check_rows("min_rows", options.min_rows);
-  check_rows("row_multiple", options.row_multiple);
-  if (options.time_limit < absl::ZeroDuration()) {
-    bad.Add("header.options.time_limit",
-            absl::StrCat("must not be negative, is ",
-                         absl::FormatDuration(options.time_limit)));
-  }
-  CheckSearch(options.search, "header.options.search", bad);
-  CheckPlacementOptions(options, bad);
+absl::Status CheckCurrent(const Window& window, const Placement& current) {
   if (current.num_layers != window.num_layers() ||
       current.num_experts != window.num_experts() ||
       current.num_ranks != window.spec().topology.num_ranks()) {
-    bad.Add("header.current_placement",
-            absl::StrCat("places ", current.num_layers, " layers of ",
-                         current.num_experts, " experts on ", current.num_ranks,
-                         " EP ranks; the window has ", window.num_layers(),
-                         ", ", window.num_experts(), " and ",
-                         window.spec().topology.num_ranks()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "places ", current.num_layers, " layers of ", current.num_experts,
+        " experts on ", current.num_ranks, " EP ranks; the window has ",
+        window.num_layers(), ", ", window.num_experts(), " and ",
+        window.spec().topology.num_ranks()));
   }
-  if (!bad.empty()) return bad.ToStatus();
   return ValidatePlacement(current, "header.current_placement");
+}
+
+absl::StatusOr<MovementModel> ModelOf(const WindowSpec& window,
+                                      const MovementSpec& movement) {
+  return MovementModel::Create(MovementOf(window, movement),
+                               "header.options.movement");
 }
 
 // `count` ids that no sample has: those after the highest, or where they would
@@ -459,8 +435,8 @@ class Run {
     JointSearchResult found = SearchJointly(
         window_, problem_, length_, plan_.placement, plan_.bounds,
         options_.search, MovePrice(), options_.seed, budget_, on_progress);
-    plan_.refinement = {
-        .announced = plan_.placement,
+    plan_.refinement = Refinement{
+        .announced_digest = PlacementDigest(plan_.placement),
         .change = ComparePlacements(plan_.placement, found.placement),
         .floor_layers = found.floor_layers};
     if (found.refined) Adopt(std::move(found.placement));
@@ -574,6 +550,42 @@ class Run {
 
 }  // namespace
 
+MovementSpec MovementOf(const WindowSpec& window, const MovementSpec& given) {
+  MovementSpec out = given;
+  out.num_layers = window.num_layers;
+  out.num_shards = window.topology.num_shards();
+  out.num_ranks = window.topology.num_ranks();
+  out.slots_per_rank = window.num_experts / window.topology.num_ranks();
+  out.stage_of_layer = window.pipeline.stage_of_layer;
+  if (out.node_of_rank.empty() && out.ranks_per_node > 0) {
+    out.node_of_rank = NodesOfConsecutiveRanks(
+        out.num_shards, out.num_ranks, out.gpus_per_rank, out.ranks_per_node);
+  }
+  return out;
+}
+
+absl::Status ValidateOptions(const WindowSpec& window,
+                             const PlanOptions& options) {
+  Violations bad;
+  const auto check_rows = [&](const char* name, uint32_t value) {
+    if (value >= 1 && value <= kMaxRowOption) return;
+    bad.Add(absl::StrCat("header.options.", name),
+            absl::StrCat("must be in [1, ", kMaxRowOption, "], is ", value));
+  };
+  check_rows("min_rows", options.min_rows);
+  check_rows("row_multiple", options.row_multiple);
+  if (options.time_limit < absl::ZeroDuration()) {
+    bad.Add("header.options.time_limit",
+            absl::StrCat("must not be negative, is ",
+                         absl::FormatDuration(options.time_limit)));
+  }
+  CheckSearch(options.search, "header.options.search", bad);
+  CheckPlacementOptions(options, bad);
+  bad.Merge(ModelOf(window, options.movement).status(),
+            "header.options.movement");
+  return bad.ToStatus();
+}
+
 uint64_t MostFillers(const WindowSpec& spec) {
   const uint64_t item_bytes = uint64_t{spec.num_layers} *
                               DemandStride(spec.topology.num_ranks()) *
@@ -585,12 +597,13 @@ uint64_t MostFillers(const WindowSpec& spec) {
 absl::StatusOr<Plan> MakePlan(const Window& window, const Placement& current,
                               const PlanOptions& options, const Budget& budget,
                               PlanObserver* observer) {
-  if (absl::Status input = CheckInput(window, current, options); !input.ok()) {
-    return input;
-  }
+  Violations bad;
+  bad.Merge(ValidateOptions(window.spec(), options), "header.options");
+  bad.Merge(CheckCurrent(window, current), "header.current_placement");
+  if (!bad.empty()) return bad.ToStatus();
   try {
-    absl::StatusOr<MovementModel> model = MovementModel::Create(
-        SpecOf(window, options.movement), "header.options.movement");
+    absl::StatusOr<MovementModel> model =
+        ModelOf(window.spec(), options.movement);
     if (!model.ok()) return model.status();
     return Run(window, current, *model, options, budget, observer).Execute();
   } catch (const std::bad_alloc&) {

@@ -59,6 +59,15 @@ class PlanObserver {
 // and a large min_rows must not exhaust the machine.
 uint64_t MostFillers(const WindowSpec& spec);
 
+// What moves cost in a window: the given description of experts, with the
+// window's sizes, shards and stages.
+MovementSpec MovementOf(const WindowSpec& window, const MovementSpec& given);
+
+// INVALID_ARGUMENT lists the options that are out of range for such a window,
+// with paths "header.options...". MakePlan checks them, too.
+absl::Status ValidateOptions(const WindowSpec& window,
+                             const PlanOptions& options);
+
 // `current` is the placement that is live when the step begins; it has the
 // window's sizes. `observer` may be null.
 // FAILED_PRECONDITION (see PreconditionOf): "CELLS_EXCEED_SAMPLES", no feasible

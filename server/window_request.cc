@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "planner/digest.h"
 #include "planner/errors.h"
+#include "planner/planner.h"
 #include "proto/codec/codec.h"
 #include "server/text.h"
 
@@ -94,6 +95,9 @@ absl::StatusOr<WindowRequest> DecodeRequest(const v1::WindowHeader& header) {
   findings.Add(options.status());
   absl::StatusOr<WindowSpec> spec = DecodeSpec(header);
   findings.Add(spec.status());
+  if (options.ok() && spec.ok()) {
+    findings.Add(ValidateOptions(*spec, *options));
+  }
   CheckLength(header.content_digest(), "header.content_digest",
               kMaxContentDigest, findings.bad);
   CheckLength(header.current_placement().committed_version(),

@@ -13,6 +13,7 @@
 #include "oneapi/tbb/info.h"
 #include "planner/planner.h"
 #include "proto/codec/codec.h"
+#include "proto/codec/movement_codec.h"
 #include "server/guarded.h"
 
 namespace routepack::server {
@@ -32,10 +33,11 @@ void TrimHeap(uint64_t freed_bytes) {
 // Turns what the planner observes into events of the session.
 class SessionObserver : public PlanObserver {
  public:
-  explicit SessionObserver(WindowSession& session) : session_(session) {}
+  SessionObserver(WindowSession& session, const PlanOptions& options)
+      : session_(session), options_(options) {}
 
   void OnPlacement(const Placement& placement, const MovementReport& movement,
-                   std::span<const StageSchedule>) override {
+                   std::span<const StageSchedule> transfer) override {
     v1::PlanEvent event;
     v1::PlacementReady& ready = *event.mutable_placement_ready();
     ready.set_placement_digest(PlacementDigest(placement));
@@ -43,6 +45,9 @@ class SessionObserver : public PlanObserver {
         PlacementVersion(session_.key(), ready.placement_digest()));
     EncodePlacement(placement, ready.mutable_placement());
     EncodeChange(movement.change, ready.mutable_placement_change());
+    EncodeMovement(movement, ready.mutable_movement());
+    EncodeTransfer(transfer, ready.mutable_transfer());
+    ready.set_may_change(options_.refine_after_announce);
     session_.AppendEvent(std::move(event));
   }
   void OnProgress(const PlanProgress& progress) override {
@@ -53,6 +58,7 @@ class SessionObserver : public PlanObserver {
 
  private:
   WindowSession& session_;
+  const PlanOptions& options_;
 };
 
 absl::StatusOr<v1::Plan> PlanWindow(WindowSession& session,
@@ -60,7 +66,7 @@ absl::StatusOr<v1::Plan> PlanWindow(WindowSession& session,
   const WindowRequest& request = *session.request();
   const Budget budget{.stop = session.stop_token(),
                       .deadline = session.best_effort_deadline()};
-  SessionObserver observer(session);
+  SessionObserver observer(session, request.options);
   absl::StatusOr<routepack::Plan> plan = MakePlan(
       input.window, request.current, request.options, budget, &observer);
   if (!plan.ok()) return plan.status();

@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
+#include "client/cli/placement_flags.h"
 #include "client/model_config.h"
 #include "google/protobuf/util/time_util.h"
 
@@ -52,9 +53,6 @@ ABSL_FLAG(std::string, attention_config, "",
           "config.json of the model (Hugging Face): derive attention costs "
           "from it instead of the window's.");
 
-ABSL_FLAG(std::string, placement, "",
-          "Expert placement: incremental, lpt, lpt-relabel, identity or keep; "
-          "empty: the window's, else incremental.");
 ABSL_FLAG(uint32_t, min_rows, 0, "Fewest rows; 0: the window's.");
 ABSL_FLAG(uint32_t, row_multiple, 0,
           "Rows are a multiple of this; 0: the window's.");
@@ -110,12 +108,6 @@ namespace routepack::cli {
 namespace {
 
 constexpr char kDefaultServer[] = "localhost:7070";
-
-// Overrides `set` by the flag unless it is 0.
-template <typename Flag, typename Set>
-void Override(const Flag& flag, Set&& set) {
-  if (const auto value = absl::GetFlag(flag); value != 0) set(value);
-}
 
 bool MeshFlagGiven() {
   for (const char* name : {"ep", "dp", "tp", "cp", "pp", "etp"}) {
@@ -241,23 +233,12 @@ std::vector<std::string> WindowFlags() {
           "attention_config"};
 }
 std::vector<std::string> OptionFlags() {
-  return {"placement",
-          "min_rows",
-          "row_multiple",
-          "allow_filler",
-          "row_order",
-          "effort",
-          "seed",
-          "time_limit",
-          "steps",
-          "levels",
-          "population",
-          "candidates",
-          "choice_width",
-          "projections",
-          "diversity_penalty",
-          "guided_probability",
-          "relocation_probability"};
+  return Concat(
+      {PlacementFlags(),
+       {"min_rows", "row_multiple", "allow_filler", "row_order", "effort",
+        "seed", "time_limit", "steps", "levels", "population", "candidates",
+        "choice_width", "projections", "diversity_penalty",
+        "guided_probability", "relocation_probability"}});
 }
 
 std::vector<std::string> Concat(
@@ -291,21 +272,8 @@ absl::Status ApplyWindowFlags(v1::WindowHeader& header) {
 
 absl::Status ApplyOptionFlags(v1::WindowHeader& header) {
   v1::PlanOptions& options = *header.mutable_options();
-  const std::string placement = absl::GetFlag(FLAGS_placement);
-  if (placement == "incremental") {
-    options.set_placement(v1::PLACEMENT_POLICY_INCREMENTAL);
-  } else if (placement == "lpt") {
-    options.set_placement(v1::PLACEMENT_POLICY_LPT);
-  } else if (placement == "lpt-relabel") {
-    options.set_placement(v1::PLACEMENT_POLICY_LPT_RELABEL);
-  } else if (placement == "identity") {
-    options.set_placement(v1::PLACEMENT_POLICY_IDENTITY);
-  } else if (placement == "keep") {
-    options.set_placement(v1::PLACEMENT_POLICY_KEEP);
-  } else if (!placement.empty()) {
-    return UsageError(absl::StrCat("--placement=", placement,
-                                   ": must be incremental, lpt, lpt-relabel, "
-                                   "identity or keep"));
+  if (absl::Status status = ApplyPlacementFlags(header); !status.ok()) {
+    return status;
   }
   const std::string row_order = absl::GetFlag(FLAGS_row_order);
   if (row_order == "as_planned") {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -52,6 +53,12 @@ std::vector<std::string> WindowFlags();  // ep ... attention_config
 std::vector<std::string> OptionFlags();  // placement ... relocation_...
 std::vector<std::string> Concat(
     std::initializer_list<std::vector<std::string>> lists);
+
+// Calls `set` with the flag's value unless that is 0.
+template <typename Flag, typename Set>
+void Override(const Flag& flag, Set&& set) {
+  if (const auto value = absl::GetFlag(flag); value != 0) set(value);
+}
 
 // True if the flag has another value than its default.
 bool FlagChanged(const std::string& name);

@@ -1,6 +1,7 @@
 #include "client/cli/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -22,6 +23,79 @@ std::string PlacementText(const v1::PlacementChange& change) {
       WithCommas(change.experts_total()), " experts change rank (",
       Percent(change.experts_to_other_rank() / total, 1), "), ",
       WithCommas(change.experts_to_other_slot()), " change slot");
+}
+
+// Why INCREMENTAL moved no more; empty for other policies.
+std::string StopText(v1::IncrementalStop stop) {
+  switch (stop) {
+    case v1::INCREMENTAL_STOP_TARGET:
+      return "stopped at the target imbalance";
+    case v1::INCREMENTAL_STOP_STALLED:
+      return "stopped where no swap balances more";
+    case v1::INCREMENTAL_STOP_BUDGET:
+      return "stopped at the movement budget";
+    case v1::INCREMENTAL_STOP_BREAK_EVEN:
+      return "stopped where more would not pay for its transfer";
+    default:
+      return "";
+  }
+}
+
+std::string BreakEvenText(const v1::MovementReport& moved) {
+  if (moved.transfer_seconds() == 0 || moved.saved_seconds() == 0) return "";
+  std::string text = absl::StrCat(
+      "; takes ", Milliseconds(moved.transfer_seconds()), " or more and saves ",
+      Milliseconds(moved.saved_seconds()), " a step: ");
+  return std::isfinite(moved.break_even_steps())
+             ? absl::StrCat(text, "pays after ",
+                            Fixed(moved.break_even_steps(), 1), " steps")
+             : absl::StrCat(text, "never pays");
+}
+
+// What the placement moves, in which rounds and why no more of it.
+std::string Movement(const v1::Plan& plan) {
+  const v1::MovementReport& moved = plan.movement();
+  const v1::MovementOptions& said = plan.options().movement();
+  std::string text;
+  const std::string stop = StopText(plan.incremental_stop());
+  if (!stop.empty()) absl::StrAppend(&text, Line("", stop));
+  if (said.parameters_per_expert() != 0 || said.kinds_size() != 0) {
+    absl::StrAppend(
+        &text,
+        Line("movement", absl::StrCat(Bytes(moved.intra_node_bytes() +
+                                            moved.inter_node_bytes()),
+                                      ", ", Bytes(moved.inter_node_bytes()),
+                                      " between nodes", BreakEvenText(moved))));
+  }
+  int rounds = 0;
+  uint32_t least = 0;
+  uint32_t staging = 0;
+  for (const v1::StageTransfer& stage : plan.transfer()) {
+    rounds = std::max(rounds, stage.rounds_size());
+    least = std::max(least, stage.min_rounds());
+    staging = std::max(staging, stage.peak_staging());
+  }
+  if (rounds > 0) {
+    absl::StrAppend(
+        &text,
+        Line("transfer", absl::StrCat(rounds, " rounds (at least ", least,
+                                      " are needed), at most ", staging,
+                                      " staged expert(s) a rank")));
+  }
+  if (plan.has_refinement()) {
+    const v1::PlacementRefinement& refined = plan.refinement();
+    absl::StrAppend(
+        &text,
+        Line("refined",
+             absl::StrCat(WithCommas(refined.change().experts_to_other_rank()),
+                          " experts changed rank once the packing was known",
+                          refined.floor_layers() == 0
+                              ? ""
+                              : absl::StrCat("; in ", refined.floor_layers(),
+                                             " layer(s) one expert makes "
+                                             "every peak"))));
+  }
+  return text;
 }
 
 std::string Arms(const v1::Plan& plan) {
@@ -173,6 +247,7 @@ std::string PlanReport(const v1::Plan& plan, uint32_t token_cap,
                                ")")));
   absl::StrAppend(&text,
                   Line("placement", PlacementText(plan.placement_change())));
+  absl::StrAppend(&text, Movement(plan));
   absl::StrAppend(&text, "\n", Arms(plan), "\n", Stages(plan));
   const v1::Bounds& bounds = plan.bounds();
   absl::StrAppend(

@@ -17,6 +17,7 @@
 #include "client/cli/terminal.h"
 #include "client/window_file.h"
 #include "planner/plan.h"
+#include "planner/planner.h"
 #include "planner/rows.h"
 #include "proto/codec/codec.h"
 
@@ -142,7 +143,17 @@ absl::Status CheckRest(const LoadedWindow& loaded, const v1::Plan& stated,
   absl::StatusOr<std::optional<Placement>> current = CurrentPlacement(loaded);
   if (!current.ok()) return current.status();
   if (current->has_value()) {
-    plan.movement.change = ComparePlacements(**current, plan.placement);
+    absl::StatusOr<MovementModel> model =
+        MovementModel::Create(MovementOf(window.spec(), options->movement),
+                              "header.options.movement");
+    if (!model.ok()) return model.status();
+    plan.movement =
+        ReportMovement(*model, **current, plan.placement, window.ExpertLoads());
+    TransferOptions transfer = options->transfer;
+    transfer.node_of_rank = model->spec().node_of_rank;
+    plan.transfer =
+        ScheduleTransfer(**current, plan.placement,
+                         window.spec().pipeline.stage_of_layer, transfer);
   }
   const PlanContext context{.key = stated.key(),
                             .options = stated.options(),

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/codec/duration.h"
+#include "proto/codec/movement_codec.h"
 #include "proto/codec/score_units.h"
 #include "proto/codec/search_codec.h"
 
@@ -145,6 +146,7 @@ void EncodeOptions(const PlanOptions& used, uint32_t num_items,
   }
   EncodeSearchOptions(ResolveSearch(used.search, num_items),
                       message->mutable_search());
+  EncodePlacementOptions(used, message);
 }
 
 v1::CountsOrigin EncodeOrigin(CountsOrigin origin) {
@@ -266,6 +268,17 @@ v1::Plan EncodePlan(const Window& window, const Plan& plan,
   message.set_algorithm_version(std::string(kAlgorithmVersion));
   message.set_truncated(plan.truncated);
   message.mutable_warnings()->Add(plan.warnings.begin(), plan.warnings.end());
+  EncodeMovement(plan.movement, message.mutable_movement());
+  EncodeTransfer(plan.transfer, message.mutable_transfer());
+  if (used.placement == PlacementPolicy::kIncremental) {
+    message.set_incremental_stop(EncodeStop(plan.incremental_stop));
+  }
+  if (plan.refinement.has_value()) {
+    v1::PlacementRefinement* refinement = message.mutable_refinement();
+    refinement->set_announced_digest(plan.refinement->announced_digest);
+    EncodeChange(plan.refinement->change, refinement->mutable_change());
+    refinement->set_floor_layers(plan.refinement->floor_layers);
+  }
   if (!plan.search.stages.empty()) {
     EncodeSearchReport(window, plan.search, message.mutable_search_report());
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "planner/errors.h"
 #include "proto/codec/duration.h"
+#include "proto/codec/movement_codec.h"
 #include "proto/codec/plan_codec.h"
 #include "proto/codec/score_units.h"
 #include "proto/codec/search_codec.h"
@@ -155,6 +156,12 @@ RowResult DecodeRows(const v1::RowCertificate& message, uint32_t fillers,
   return rows;
 }
 
+PlacementChange DecodeChange(const v1::PlacementChange& message) {
+  return {.experts_to_other_rank = message.experts_to_other_rank(),
+          .experts_to_other_slot = message.experts_to_other_slot(),
+          .experts_total = message.experts_total()};
+}
+
 Metrics DecodeMetrics(const v1::Metrics& message) {
   Metrics metrics{.cv_global = message.cv_global(),
                   .ep_peak_sum = message.ep_peak_sum(),
@@ -220,12 +227,16 @@ absl::StatusOr<Plan> DecodePlan(const Window& window, const v1::Plan& message) {
   }
   Plan plan;
   plan.placement = DecodePlanPlacement(window, message, bad);
-  plan.movement.change = {
-      .experts_to_other_rank =
-          message.placement_change().experts_to_other_rank(),
-      .experts_to_other_slot =
-          message.placement_change().experts_to_other_slot(),
-      .experts_total = message.placement_change().experts_total()};
+  plan.movement = DecodeMovement(message.movement());
+  plan.movement.change = DecodeChange(message.placement_change());
+  plan.transfer = DecodeTransfer(message.transfer());
+  plan.incremental_stop = DecodeStop(message.incremental_stop());
+  if (message.has_refinement()) {
+    plan.refinement =
+        Refinement{.announced_digest = message.refinement().announced_digest(),
+                   .change = DecodeChange(message.refinement().change()),
+                   .floor_layers = message.refinement().floor_layers()};
+  }
   const auto& fillers = message.layout().filler_sample_ids();
   plan.filler_ids.assign(fillers.begin(), fillers.end());
   plan.num_fillers = static_cast<uint32_t>(fillers.size());

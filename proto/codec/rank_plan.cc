@@ -107,6 +107,41 @@ void AddMoves(const v1::LayerPlacement& planned,
   result.mutable_outgoing()->Add(out.begin(), out.end());
 }
 
+// Of the stages' rounds, what this rank does in these layers.
+class RankRounds {
+ public:
+  RankRounds(uint32_t begin, uint32_t end, const std::vector<uint32_t>& layers)
+      : begin_(begin), end_(end), layers_(layers.begin(), layers.end()) {}
+
+  void Add(const v1::StageTransfer& stage, v1::RankPlan& result) const {
+    for (int j = 0; j < stage.rounds_size(); ++j) {
+      if (j == result.rounds_size()) result.add_rounds();
+      v1::TransferRound& out = *result.mutable_rounds(j);
+      AddMine(stage.rounds(j).sends(), out.mutable_sends());
+      AddMine(stage.rounds(j).copies(), out.mutable_copies());
+    }
+    AddMine(stage.final_copies(), result.mutable_final_copies());
+    result.set_staging_experts(
+        std::max(result.staging_experts(), stage.peak_staging()));
+  }
+
+ private:
+  using Moves = google::protobuf::RepeatedPtrField<v1::SlotMove>;
+
+  bool Here(uint32_t slot) const { return begin_ <= slot && slot < end_; }
+  void AddMine(const Moves& moves, Moves* out) const {
+    for (const v1::SlotMove& move : moves) {
+      const bool mine = (move.has_from_slot() && Here(move.from_slot())) ||
+                        (move.has_to_slot() && Here(move.to_slot()));
+      if (mine && layers_.contains(move.layer())) *out->Add() = move;
+    }
+  }
+
+  const uint32_t begin_;
+  const uint32_t end_;
+  const absl::flat_hash_set<uint32_t> layers_;
+};
+
 // The layers asked for, ascending.
 std::vector<uint32_t> LayersOf(const v1::Plan& plan,
                                const v1::GetRankPlanRequest& request) {
@@ -135,13 +170,19 @@ absl::StatusOr<v1::RankPlan> MakeRankPlan(
   result.set_placement_digest(plan.placement_digest());
   result.set_window_tokens(plan.layout().window_tokens());
   AddRows(plan, request.dp_slot(), result);
-  for (const uint32_t l : LayersOf(plan, request)) {
+  const std::vector<uint32_t> layers = LayersOf(plan, request);
+  const uint32_t rank_slots =
+      static_cast<uint32_t>(plan.placement().layers(0).slot_of_expert_size()) /
+      plan.topology().ep_ranks();  // H
+  const uint32_t begin = request.ep_rank() * rank_slots;
+  const RankRounds rounds(begin, begin + rank_slots, layers);
+  for (const v1::StageTransfer& stage : plan.transfer()) {
+    rounds.Add(stage, result);
+  }
+  for (const uint32_t l : layers) {
     const v1::LayerPlacement& layer = plan.placement().layers(l);
-    const uint32_t slots = layer.slot_of_expert_size() /
-                           plan.topology().ep_ranks();  // of a rank, H
     *result.add_layers() = layer;
-    AddMoves(layer, current.layers(l), request.ep_rank() * slots,
-             (request.ep_rank() + 1) * slots, result);
+    AddMoves(layer, current.layers(l), begin, begin + rank_slots, result);
   }
   return result;
 }

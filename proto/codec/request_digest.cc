@@ -27,6 +27,43 @@ void AddSearch(const SearchOptions& given, Digest& digest) {
   digest.AddDouble(*options.relocation_probability);
 }
 
+void AddMovement(const MovementSpec& movement, Digest& digest) {
+  digest.AddU32(movement.gpus_per_rank);
+  digest.AddU32(movement.ranks_per_node);
+  digest.AddArray(std::span(movement.node_of_rank));
+  digest.AddU64(movement.kinds.size());
+  for (const StateKind& kind : movement.kinds) {
+    digest.AddString(kind.name);
+    digest.AddU64(kind.bytes);
+    digest.AddU32(kind.lane_owned ? 1 : 0);
+  }
+  const GradientBuffer& buffer = movement.buffer;
+  digest.AddU64(buffer.parameters.size());
+  for (const ExpertParameter& parameter : buffer.parameters) {
+    digest.AddU64(parameter.elements);
+    digest.AddU32(parameter.buffer);
+  }
+  digest.AddU32(buffer.grouped ? 1 : 0);
+  digest.AddU32(buffer.reversed ? 1 : 0);
+  digest.AddU64(buffer.start_alignment);
+  digest.AddU64(buffer.end_multiple);
+  digest.AddU64(buffer.bucket_elements);
+  digest.AddArray(std::span(buffer.chunk_of_layer));
+  digest.AddU64(movement.lane_ranges.size());
+  for (const LaneRange& range : movement.lane_ranges) {
+    digest.AddU32(range.layer);
+    digest.AddU32(range.slot);
+    digest.AddU32(range.lane);
+    digest.AddU64(range.begin);
+    digest.AddU64(range.end);
+  }
+  digest.AddDouble(movement.inter_node_cost);
+  digest.AddDouble(movement.intra_node_bandwidth);
+  digest.AddDouble(movement.inter_node_bandwidth);
+  digest.AddDouble(movement.node_bandwidth);
+  digest.AddDouble(movement.seconds_per_assignment);
+}
+
 void AddOptions(const v1::PlanOptions& message, Digest& digest) {
   const PlanOptions options = DecodeOptions(message).value_or(PlanOptions{});
   digest.AddU32(static_cast<uint32_t>(options.placement));
@@ -39,6 +76,15 @@ void AddOptions(const v1::PlanOptions& message, Digest& digest) {
   digest.AddU64(
       static_cast<uint64_t>(absl::ToInt64Nanoseconds(options.time_limit)));
   AddSearch(options.search, digest);
+  AddMovement(options.movement, digest);
+  digest.AddDouble(options.incremental.target_imbalance);
+  digest.AddDouble(options.incremental.movement_budget);
+  digest.AddU32(options.incremental.break_even ? 1 : 0);
+  digest.AddDouble(options.incremental.horizon_steps);
+  digest.AddU32(options.transfer.experts_per_round);
+  digest.AddU32(options.transfer.max_staging);
+  digest.AddU32(options.transfer.max_uplink);
+  digest.AddU32(options.refine_after_announce ? 1 : 0);
 }
 
 void AddLayer(uint32_t l, std::span<const uint32_t> slot_of_expert,

@@ -9,6 +9,7 @@
 #include "planner/errors.h"
 #include "planner/topology.h"
 #include "proto/codec/duration.h"
+#include "proto/codec/movement_codec.h"
 #include "proto/codec/search_codec.h"
 
 namespace routepack {
@@ -21,13 +22,6 @@ uint32_t OrOne(uint32_t size) { return size == 0 ? 1 : size; }
 
 // Adds the violations of a failed status, or its message at `field` when it
 // lists none.
-void Merge(const absl::Status& status, std::string_view field,
-           Violations& bad) {
-  const std::vector<FieldViolation> list = ViolationsOf(status);
-  if (list.empty()) bad.Add(field, std::string(status.message()));
-  for (const FieldViolation& v : list) bad.Add(v.field, v.description);
-}
-
 void CheckName(std::string_view name, std::string_view field,
                size_t min_characters, Violations& bad) {
   size_t characters = 0;
@@ -89,7 +83,7 @@ Pipeline DecodePipeline(const v1::WindowHeader& header, Violations& bad) {
                    topology.has_mesh() ? DecodeMesh(topology.mesh()).pp : 0,
                    {counts.data(), static_cast<size_t>(counts.size())});
   if (pipeline.ok()) return *std::move(pipeline);
-  Merge(pipeline.status(), "header.topology.moe_layers_per_stage", bad);
+  bad.Merge(pipeline.status(), "header.topology.moe_layers_per_stage");
   return {};
 }
 
@@ -169,7 +163,7 @@ std::vector<AttentionStage> DecodeAttention(const v1::WindowHeader& header,
   absl::StatusOr<std::vector<AttentionStage>> derived =
       DeriveAttention(shape, OrOne(header.token_cap()));
   if (!derived.ok()) {
-    Merge(derived.status(), "header.attention.model", bad);
+    bad.Merge(derived.status(), "header.attention.model");
     return {};
   }
   return *std::move(derived);
@@ -210,7 +204,7 @@ MissingCounts DecodeMissing(v1::MissingCounts missing, Violations& bad) {
 void CheckSizes(WindowSpec spec, Violations& bad) {
   if (spec.num_samples <= kMaxSamples) spec.num_samples = 1;
   const absl::Status status = WindowBuilder::Create(std::move(spec)).status();
-  if (!status.ok()) Merge(status, "header", bad);
+  bad.Merge(status, "header");
 }
 
 PlacementPolicy DecodePolicy(v1::PlacementPolicy policy, Violations& bad) {
@@ -313,7 +307,7 @@ absl::StatusOr<WindowSpec> DecodeSpec(const v1::WindowHeader& header) {
   const absl::Status topology_status = topology.status();
   if (!topology.ok()) {
     if (!absl::IsUnimplemented(topology_status)) {
-      Merge(topology_status, "header.topology", bad);
+      bad.Merge(topology_status, "header.topology");
     }
     topology = Topology::FromMesh({});
     if (!topology.ok()) return topology.status();
@@ -359,6 +353,7 @@ absl::StatusOr<PlanOptions> DecodeOptions(const v1::PlanOptions& options) {
     }
   }
   result.search = DecodeSearchOptions(options.search(), bad);
+  DecodePlacementOptions(options, result, bad);
   if (!bad.empty()) return bad.ToStatus();
   if (options.keep_groups_together()) {
     return absl::UnimplementedError(
@@ -421,7 +416,7 @@ absl::StatusOr<Window> DecodeWindow(const v1::Window& message) {
   }
   absl::StatusOr<Window> window = std::move(*builder).Seal();
   if (bad.empty()) return window;
-  if (!window.ok()) Merge(window.status(), "samples", bad);
+  bad.Merge(window.status(), "samples");
   return bad.ToStatus();
 }
 

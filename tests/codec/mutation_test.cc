@@ -11,7 +11,9 @@
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "gtest/gtest.h"
+#include "planner/planner.h"
 #include "proto/codec/codec.h"
+#include "proto/codec/movement_codec.h"
 #include "tests/codec/test_messages.h"
 
 namespace routepack {
@@ -179,6 +181,14 @@ v1::Window SeedWindow() {
   EncodeSearchOptions(
       ResolveSearch({}, 16),
       window.mutable_header()->mutable_options()->mutable_search());
+  v1::PlanOptions& options = *window.mutable_header()->mutable_options();
+  EncodePlacementOptions({}, &options);
+  v1::MovementOptions& movement = *options.mutable_movement();
+  v1::StateKind& kind = *movement.add_kinds();
+  kind.set_bytes(16);
+  kind.set_lane_owned(true);
+  movement.mutable_buffer()->add_parameters()->set_elements(4);
+  for (int p = 0; p < 4; ++p) movement.add_node_of_rank(p / 2);
   const v1::Counts& counts = window.samples(0).counts();
   const std::vector<uint32_t> values(counts.dense().values().begin(),
                                      counts.dense().values().end());
@@ -200,6 +210,8 @@ void DecodeAsRequest(const v1::Window& window, int* accepted) {
     (void)DecodeSpec(header);
     return;
   }
+  const absl::StatusOr<WindowSpec> spec = DecodeSpec(header);
+  if (spec.ok() && options.ok()) (void)ValidateOptions(*spec, *options);
   const absl::StatusOr<Window> decoded = DecodeWindow(window);
   if (!decoded.ok()) {
     EXPECT_FALSE(StatusToWire(decoded.status()).empty());

@@ -11,29 +11,13 @@
 #include "gtest/gtest.h"
 #include "proto/codec/plan_codec.h"
 #include "tests/codec/test_messages.h"
+#include "tests/planner/random_movement.h"
 #include "tests/planner/test_windows.h"
 
 namespace routepack {
 namespace {
 
 using testing::ElementsAre;
-
-Placement RandomPlacement(TestRandom& random, const Window& window) {
-  Placement placement =
-      IdentityPlacement(window.num_layers(), window.num_experts(),
-                        window.spec().topology.num_ranks());
-  const uint32_t experts = window.num_experts();
-  for (uint32_t l = 0; l < window.num_layers(); ++l) {
-    std::vector<uint32_t> slots(experts);
-    for (uint32_t e = 0; e < experts; ++e) slots[e] = e;
-    random.Shuffle(slots);
-    for (uint32_t e = 0; e < experts; ++e) {
-      placement.slot_of_expert[l * experts + e] = slots[e];
-      placement.expert_of_slot[l * experts + slots[e]] = e;
-    }
-  }
-  return placement;
-}
 
 struct Scene {
   Window window;
@@ -46,7 +30,9 @@ struct Scene {
 Scene MakeScene(uint64_t seed) {
   TestRandom random(seed);
   Window window = RandomWindow({.seed = seed, .num_samples = 9});
-  Placement before = RandomPlacement(random, window);
+  Placement before =
+      RandomPlacement(random, window.num_layers(), window.num_experts(),
+                      window.spec().topology.num_ranks());
   PlanOptions options;
   options.allow_filler = true;
   options.min_rows = 3;  // 12 cells for 9 samples: 3 fillers
@@ -102,6 +88,70 @@ TEST(RankPlan, MovesTurnTheOldMapIntoTheNewOne) {
         arrived.size(),
         ComparePlacements(scene.before, scene.after).experts_to_other_rank);
   }
+}
+
+// Moves of round j of all ranks together, sorted.
+std::vector<std::string> Sorted(
+    std::vector<const google::protobuf::RepeatedPtrField<v1::SlotMove>*>
+        lists) {
+  std::vector<std::string> moves;
+  for (const auto* list : lists) {
+    for (const v1::SlotMove& move : *list) {
+      moves.push_back(move.ShortDebugString());
+    }
+  }
+  std::sort(moves.begin(), moves.end());
+  return moves;
+}
+
+TEST(RankPlan, RoundsOfAllRanksAreTheTransfer) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const Scene scene = MakeScene(seed);
+    ASSERT_EQ(scene.plan.transfer_size(), 1);
+    const v1::StageTransfer& transfer = scene.plan.transfer(0);
+    std::vector<v1::RankPlan> ranks;
+    for (uint32_t p = 0; p < scene.before.num_ranks; ++p) {
+      ranks.push_back(
+          ValueOrDie(MakeRankPlan(scene.plan, scene.current, Request(0, p))));
+      ASSERT_EQ(ranks.back().rounds_size(), transfer.rounds_size());
+      EXPECT_EQ(ranks.back().staging_experts(), transfer.peak_staging());
+    }
+    for (int j = 0; j < transfer.rounds_size(); ++j) {
+      const v1::TransferRound& round = transfer.rounds(j);
+      std::vector<const google::protobuf::RepeatedPtrField<v1::SlotMove>*>
+          sends;
+      std::vector<const google::protobuf::RepeatedPtrField<v1::SlotMove>*>
+          copies;
+      for (const v1::RankPlan& rank : ranks) {
+        EXPECT_LE(rank.rounds(j).sends_size(), 2);  // one out, one in
+        sends.push_back(&rank.rounds(j).sends());
+        copies.push_back(&rank.rounds(j).copies());
+      }
+      // Sender and receiver both know of a send.
+      EXPECT_EQ(Sorted(sends), Sorted({&round.sends(), &round.sends()}));
+      EXPECT_EQ(Sorted(copies), Sorted({&round.copies()}));
+    }
+  }
+}
+
+TEST(RankPlan, RoundsAreRestrictedToTheLayersAskedFor) {
+  const Scene scene = MakeScene(3);
+  const v1::RankPlan all =
+      ValueOrDie(MakeRankPlan(scene.plan, scene.current, Request(1, 2)));
+  const v1::RankPlan some =
+      ValueOrDie(MakeRankPlan(scene.plan, scene.current, Request(1, 2, {1})));
+  int moves = 0;
+  ASSERT_EQ(some.rounds_size(), all.rounds_size());
+  for (int j = 0; j < all.rounds_size(); ++j) {
+    std::vector<std::string> expected;
+    for (const v1::SlotMove& move : all.rounds(j).sends()) {
+      if (move.layer() == 1) expected.push_back(move.ShortDebugString());
+    }
+    std::sort(expected.begin(), expected.end());
+    EXPECT_EQ(Sorted({&some.rounds(j).sends()}), expected);
+    moves += some.rounds(j).sends_size();
+  }
+  EXPECT_GT(moves, 0);
 }
 
 TEST(RankPlan, HasTheRowsOfItsSlot) {

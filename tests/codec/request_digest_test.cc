@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "proto/codec/movement_codec.h"
 #include "proto/codec/search_codec.h"
 #include "proto/codec/window_codec.h"
 #include "tests/codec/test_messages.h"
@@ -48,6 +49,8 @@ TEST(RequestDigest, IgnoresTheKeySpelledOutDefaultsAndEncodings) {
         options->set_row_multiple(1);
         options->set_row_order(v1::ROW_ORDER_AS_PLANNED);
         options->set_row_search_nodes(PlanOptions{}.row_search_nodes);
+        EncodePlacementOptions({}, options);
+        options->mutable_movement()->set_inter_node_cost(3);
         EncodeSearchOptions(
             ResolveSearch({.effort = Effort::kFast, .levels = 4}, 16),
             options->mutable_search());
@@ -85,6 +88,18 @@ TEST(RequestDigest, DiffersWhenTheAnswerMayDiffer) {
   };
   const auto search = [&](v1::Window* w) {
     return options(w)->mutable_search();
+  };
+  const auto movement = [&](v1::Window* w) {
+    return options(w)->mutable_movement();
+  };
+  const auto buffer = [&](v1::Window* w) {
+    return movement(w)->mutable_buffer();
+  };
+  const auto incremental = [&](v1::Window* w) {
+    return options(w)->mutable_incremental();
+  };
+  const auto transfer = [&](v1::Window* w) {
+    return options(w)->mutable_transfer();
   };
   const auto ranks = [](std::vector<uint32_t> list) {
     return [list](v1::Window* w) {
@@ -126,6 +141,43 @@ TEST(RequestDigest, DiffersWhenTheAnswerMayDiffer) {
       [&](v1::Window* w) { search(w)->set_guided_probability(0); },
       [&](v1::Window* w) { search(w)->set_relocation_probability(0); },
       [&](v1::Window* w) { options(w)->mutable_time_limit()->set_nanos(1); },
+      [&](v1::Window* w) { options(w)->set_refine_after_announce(true); },
+      [&](v1::Window* w) { movement(w)->set_parameters_per_expert(3); },
+      [&](v1::Window* w) {
+        movement(w)->set_parameters_per_expert(3);
+        movement(w)->set_flop_per_second(1);
+      },
+      [&](v1::Window* w) { movement(w)->add_kinds()->set_bytes(3); },
+      [&](v1::Window* w) { movement(w)->add_kinds()->set_name("scales"); },
+      [&](v1::Window* w) { movement(w)->add_kinds()->set_lane_owned(true); },
+      [&](v1::Window* w) { buffer(w)->add_parameters()->set_elements(1); },
+      [&](v1::Window* w) { buffer(w)->add_parameters()->set_buffer(1); },
+      [&](v1::Window* w) { buffer(w)->set_slot_by_slot(true); },
+      [&](v1::Window* w) { buffer(w)->set_ascending(true); },
+      [&](v1::Window* w) { buffer(w)->set_start_alignment(1); },
+      [&](v1::Window* w) { buffer(w)->set_end_multiple(1); },
+      [&](v1::Window* w) { buffer(w)->set_bucket_elements(1); },
+      [&](v1::Window* w) { buffer(w)->add_chunk_of_layer(0); },
+      [&](v1::Window* w) { movement(w)->add_lane_ranges()->set_layer(1); },
+      [&](v1::Window* w) { movement(w)->add_lane_ranges()->set_slot(1); },
+      [&](v1::Window* w) { movement(w)->add_lane_ranges()->set_lane(1); },
+      [&](v1::Window* w) { movement(w)->add_lane_ranges()->set_begin(1); },
+      [&](v1::Window* w) { movement(w)->add_lane_ranges()->set_end(1); },
+      [&](v1::Window* w) { movement(w)->set_ranks_per_node(2); },
+      [&](v1::Window* w) { movement(w)->add_node_of_rank(0); },
+      [&](v1::Window* w) { movement(w)->set_gpus_per_rank(2); },
+      [&](v1::Window* w) { movement(w)->set_inter_node_cost(0); },
+      [&](v1::Window* w) { movement(w)->set_intra_node_bandwidth(1); },
+      [&](v1::Window* w) { movement(w)->set_inter_node_bandwidth(1); },
+      [&](v1::Window* w) { movement(w)->set_node_bandwidth(1); },
+      [&](v1::Window* w) { movement(w)->set_seconds_per_assignment(1); },
+      [&](v1::Window* w) { incremental(w)->set_target_imbalance(0); },
+      [&](v1::Window* w) { incremental(w)->set_movement_budget(0); },
+      [&](v1::Window* w) { incremental(w)->set_break_even(false); },
+      [&](v1::Window* w) { incremental(w)->set_horizon_steps(2); },
+      [&](v1::Window* w) { transfer(w)->set_experts_per_round(2); },
+      [&](v1::Window* w) { transfer(w)->set_max_staging(2); },
+      [&](v1::Window* w) { transfer(w)->set_max_uplink(2); },
       [](v1::Window* w) {
         IdentityMap(w)
             ->mutable_layers(1)

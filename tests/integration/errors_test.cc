@@ -195,6 +195,22 @@ std::vector<BadWindow> BadWindows() {
              "none");
        },
        "", "none"},
+      {"NodesOfOtherRanks", kInvalid,
+       [](auto& w) {
+         w.mutable_header()
+             ->mutable_options()
+             ->mutable_movement()
+             ->add_node_of_rank(0);
+       },
+       "header.options.movement.node_of_rank", "entries"},
+      {"NegativeBudget", kInvalid,
+       [](auto& w) {
+         w.mutable_header()
+             ->mutable_options()
+             ->mutable_incremental()
+             ->set_movement_budget(-1);
+       },
+       "header.options.incremental.movement_budget", "at least 0"},
       {"MeshWithoutPartition", absl::StatusCode::kUnimplemented,
        [](auto& w) {
          auto& mesh = *w.mutable_header()->mutable_topology()->mutable_mesh();

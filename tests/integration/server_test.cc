@@ -162,6 +162,58 @@ TEST_F(ServerTest, StreamsAWindowFromHeaderToPlan) {
   EXPECT_EQ(OpenWindows(), 0);
 }
 
+// The events of placement and plan of one call.
+struct Announced {
+  v1::PlacementReady placement;
+  v1::Plan plan;
+};
+Announced StreamAll(v1::PlannerService::Stub& stub, const v1::Window& window) {
+  PlanCall call(stub);
+  EXPECT_TRUE(call.Send(window.header()));
+  EXPECT_TRUE(call.Send(AllSamples(window)));
+  EXPECT_TRUE(call.Send(MakeSeal(1)));
+  Announced announced;
+  while (!announced.plan.has_placement()) {
+    const v1::PlanEvent event = call.Read();
+    if (event.event_case() == v1::PlanEvent::EVENT_NOT_SET) break;
+    if (event.has_placement_ready()) {
+      announced.placement = event.placement_ready();
+    }
+    if (event.has_plan()) announced.plan = event.plan();
+  }
+  EXPECT_TRUE(call.Finish().ok());
+  return announced;
+}
+
+TEST_F(ServerTest, AnnouncesThePlacementWithItsTransfer) {
+  Start();
+  v1::Window window = MakeWindow(Key(1), 40);
+  v1::PlanOptions& options = *window.mutable_header()->mutable_options();
+  options.set_placement(v1::PLACEMENT_POLICY_LPT);
+  options.mutable_movement()->set_parameters_per_expert(300);
+  const Announced kept = StreamAll(stub(), window);
+  EXPECT_FALSE(kept.placement.may_change());
+  EXPECT_GT(kept.placement.movement().weighted_bytes(), 0);
+  EXPECT_TRUE(MessageDifferencer::Equals(kept.placement.movement(),
+                                         kept.plan.movement()));
+  ASSERT_EQ(kept.plan.transfer_size(), 1);
+  ASSERT_EQ(kept.placement.transfer_size(), 1);
+  EXPECT_GT(kept.plan.transfer(0).rounds_size(), 0);
+  EXPECT_TRUE(MessageDifferencer::Equals(kept.placement.transfer(0),
+                                         kept.plan.transfer(0)));
+  EXPECT_EQ(kept.placement.placement_digest(), kept.plan.placement_digest());
+
+  window.mutable_header()->mutable_key()->set_step(2);
+  options.set_refine_after_announce(true);
+  const Announced refined = StreamAll(stub(), window);
+  EXPECT_TRUE(refined.placement.may_change());
+  EXPECT_EQ(refined.placement.placement_digest(),
+            kept.placement.placement_digest());
+  EXPECT_EQ(refined.plan.refinement().announced_digest(),
+            kept.placement.placement_digest());
+  EXPECT_LE(refined.plan.routepack().joint(), kept.plan.reorder().joint());
+}
+
 TEST_F(ServerTest, PlansDoNotDependOnThreads) {
   v1::Plan plans[2];
   for (int n = 0; n < 2; ++n) {

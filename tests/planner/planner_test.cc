@@ -195,7 +195,8 @@ TEST(MakePlanTest, RefinesTheAnnouncedPlacementWhereThatPays) {
                 {}, &recorder));
     EXPECT_TRUE(ValidatePlan(window, plan).ok());
     ASSERT_TRUE(plan.refinement.has_value());
-    EXPECT_EQ(plan.refinement->announced, recorder.announced);
+    EXPECT_EQ(plan.refinement->announced_digest,
+              PlacementDigest(recorder.announced));
     EXPECT_EQ(plan.refinement->change.experts_to_other_slot,
               ComparePlacements(recorder.announced, plan.placement)
                   .experts_to_other_slot);

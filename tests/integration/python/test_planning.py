@@ -455,17 +455,36 @@ def test_many_callers_of_one_window_share_its_plan(stub, new_key):
     assert all(plan == plans[0] for plan in plans)
 
 
-@pytest.mark.parametrize("tampered", [False, True], ids=["as_sent", "tampered"])
-def test_routepackctl_scores_plans_on_its_own(
-    stub, new_key, tmp_path, tampered
-):
+def lower_score(plan):
+    plan.routepack.score.slowest_shard -= 1
+
+
+def fewer_bytes(plan):
+    plan.movement.inter_node_bytes -= 1
+
+
+def later_send(plan):
+    moved = plan.transfer[0].rounds[0].sends.pop()
+    plan.transfer[0].rounds[-1].sends.append(moved)
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [None, lower_score, fewer_bytes, later_send],
+    ids=["as_sent", "score", "movement", "transfer"],
+)
+def test_routepackctl_scores_plans_on_its_own(stub, new_key, tmp_path, tamper):
     binary = os.environ.get("ROUTEPACKCTL")
     if not binary:
         pytest.skip("ROUTEPACKCTL does not name the command line client")
     window = windows.random_window(new_key())
+    window.header.options.movement.parameters_per_expert = 3000
+    window.header.options.movement.ranks_per_node = 4
+    window.header.options.incremental.break_even = False
     plan = plan_of(stub, window)
-    if tampered:
-        plan.routepack.score.slowest_shard -= 1
+    assert plan.movement.inter_node_bytes
+    if tamper is not None:
+        tamper(plan)
     for name, message in (("window.json", window), ("plan.json", plan)):
         (tmp_path / name).write_text(json_format.MessageToJson(message))
     result = subprocess.run(
@@ -475,4 +494,6 @@ def test_routepackctl_scores_plans_on_its_own(
         timeout=rpc.TIMEOUT,
         check=False,
     )
-    assert (result.returncode != 0) == tampered, result.stdout + result.stderr
+    assert (result.returncode != 0) == (tamper is not None), (
+        result.stdout + result.stderr
+    )
