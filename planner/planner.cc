@@ -38,12 +38,12 @@ void CheckPlacementOptions(const PlanOptions& options, Violations& bad) {
             absl::StrCat("must be ", what, ", is ", value));
   };
   check(
-      "target_imbalance",
+      "incremental.target_imbalance",
       incremental.target_imbalance >= 0 && incremental.target_imbalance <= 1e6,
       "in [0, 1e6]", incremental.target_imbalance);
-  check("movement_budget", incremental.movement_budget >= 0, "at least 0",
-        incremental.movement_budget);
-  check("horizon_steps",
+  check("incremental.movement_budget", incremental.movement_budget >= 0,
+        "at least 0", incremental.movement_budget);
+  check("incremental.horizon_steps",
         incremental.horizon_steps > 0 && incremental.horizon_steps <= 1e9,
         "in (0, 1e9]", incremental.horizon_steps);
   check("transfer.experts_per_round", options.transfer.experts_per_round >= 1,
@@ -359,7 +359,7 @@ class Run {
   // What it costs, in assignments over the horizon, that an expert is in a
   // slot: its share of the transfer, as if all GPUs were equally busy.
   SlotPrice MovePrice() const {
-    if (!KnowsTimes(model_)) return {};
+    if (!options_.incremental.break_even || !KnowsTimes(model_)) return {};
     const MovementSpec& spec = model_.spec();
     const double gpus = static_cast<double>(spec.num_shards) * spec.num_ranks;
     const double price =

@@ -10,8 +10,13 @@ the neighbours.
 
     tests/bench/run.py --packing
 
-says how good plans are instead, and writes DATE-CPU-packing.md. All of it but
-the seconds is the same on every machine.
+says how good plans are instead, and writes DATE-CPU-packing.md; and
+
+    tests/bench/run.py --replay
+
+what each placement policy moves over sequences of windows and what it leaves,
+in DATE-CPU-replay.md and pareto.svg. All of it but the seconds is the same on
+every machine.
 """
 
 import argparse
@@ -22,6 +27,8 @@ import platform
 import re
 import subprocess
 import sys
+
+import replay
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -329,6 +336,18 @@ def packing(build, quick):
     return "\n\n".join(parts)
 
 
+def replayed(build, folder, quick):
+    """The table of policies; draws gap against bytes moved."""
+    ctl = build / "client" / "cli" / "routepackctl"
+    recorded = sorted((ROOT / "tests" / "data").glob("gsm8k-*.rpw"))
+    windows = 4 if quick else 30
+    rows = list(replay.policy_table(ctl, recorded, windows))
+    folder.mkdir(parents=True, exist_ok=True)
+    curves = replay.pareto(ctl, recorded, min(windows, 10))
+    replay.plot(curves, folder / "pareto.svg")
+    return markdown(rows)
+
+
 def write_results(folder, suffix, title, made_by, text):
     cpu = cpu_name()
     date = datetime.date.today().isoformat()
@@ -369,18 +388,29 @@ def main():
         help="how good plans are, instead of how fast all is",
     )
     parser.add_argument(
+        "--replay",
+        action="store_true",
+        help="what placement policies move, instead of how fast all is",
+    )
+    parser.add_argument(
         "--quick",
         action="store_true",
-        help="with --packing: fewer windows, no effort best",
+        help="with --packing or --replay: fewer windows, no effort best",
     )
     args = parser.parse_args()
+    quick = " --quick" if args.quick else ""
 
     if args.packing:
         text = packing(args.build, args.quick)
         print(text)
-        quick = " --quick" if args.quick else ""
         made_by = f". Made by `tests/bench/run.py --packing{quick}`."
         write_results(args.results, "-packing", "Packing", made_by, text)
+        return
+    if args.replay:
+        text = replayed(args.build, args.results, args.quick)
+        print(text)
+        made_by = f". Made by `tests/bench/run.py --replay{quick}`."
+        write_results(args.results, "-replay", "Replay", made_by, text)
         return
 
     results = Results(collect(args.build))

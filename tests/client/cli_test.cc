@@ -165,7 +165,8 @@ TEST_F(CliTest, UsageErrorsExitTwoAndSuggestTheNearestName) {
   expect("plan", "takes WINDOW, got 0 arguments");
   expect("score a", "takes WINDOW PLAN, got 1 argument.");
   expect("get", "--job is required");
-  expect("plan " + window_ + " --placement=best", "lpt-relabel, identity or keep");
+  expect("plan " + window_ + " --placement=best",
+         "lpt-relabel, keep or identity");
   expect("plan " + window_ + " --row_order=best", "as_planned or light_ends");
   expect("plan " + window_ + " --effort=bset", "seeds, fast, balanced or best");
   expect("plan " + window_ + " --guided_probability=x", "--guided_probability");
@@ -319,6 +320,92 @@ TEST_F(CliTest, ScoreTakesTheSearchAsStated) {
   const Outcome outcome = Ctl("score " + window_ + " " + file);
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.output, HasSubstr("search_report.stages[0].joint"));
+}
+
+TEST_F(CliTest, PlansTellWhatTheyMove) {
+  const std::string file = Path("plan.rpp");
+  const std::string movement =
+      " --parameters_per_expert=3000 --ranks_per_node=4";
+  Outcome outcome = Ctl("plan " + window_ + " --placement=lpt" + movement +
+                        " --output=" + file);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("between nodes; takes "));
+  EXPECT_THAT(outcome.output, HasSubstr(" are needed), at most "));
+  EXPECT_THAT(outcome.output, Not(HasSubstr("stopped")));
+  EXPECT_EQ(Ctl("score " + window_ + " " + file).code, 0);
+
+  outcome = Ctl("plan " + window_ + movement +
+                " --break_even=false --movement_budget=0");
+  EXPECT_THAT(outcome.output, HasSubstr("stopped at the movement budget"));
+  EXPECT_THAT(outcome.output, HasSubstr("0 of 24 experts change rank"));
+
+  // Bytes are not shown where an expert's are not known.
+  outcome =
+      Ctl("plan " + window_ + " --refine_after_announce --output=" + file);
+  EXPECT_THAT(outcome.output, Not(HasSubstr("between nodes")));
+  EXPECT_THAT(outcome.output, HasSubstr("once the packing was known"));
+  EXPECT_EQ(Ctl("score " + window_ + " " + file).code, 0);
+
+  outcome =
+      Ctl("plan " + window_ + " --placement=keep --refine_after_announce");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.output,
+              HasSubstr("header.options.refine_after_announce"));
+  outcome = Ctl("plan " + window_ + " --placement=best");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.output, HasSubstr("--placement=best: must be"));
+}
+
+TEST_F(CliTest, MovementFlagsReachThePlan) {
+  const v1::PlanOptions options =
+      PlanWith(
+          "--parameters_per_expert=300 --ranks_per_node=2 "
+          "--inter_node_cost=2.5 --intra_node_bandwidth=1e11 "
+          "--inter_node_bandwidth=2e10 --node_bandwidth=4e10 "
+          "--target_imbalance=0.02 --movement_budget=1e6 --break_even=false "
+          "--horizon_steps=8 --experts_per_round=2 --max_staging=3 "
+          "--max_uplink=5")
+          .options();
+  const v1::MovementOptions& movement = options.movement();
+  EXPECT_EQ(movement.parameters_per_expert(), 300u);
+  EXPECT_EQ(movement.ranks_per_node(), 2u);
+  EXPECT_EQ(movement.inter_node_cost(), 2.5);
+  EXPECT_EQ(movement.intra_node_bandwidth(), 1e11);
+  EXPECT_EQ(movement.inter_node_bandwidth(), 2e10);
+  EXPECT_EQ(movement.node_bandwidth(), 4e10);
+  EXPECT_EQ(options.incremental().target_imbalance(), 0.02);
+  EXPECT_EQ(options.incremental().movement_budget(), 1e6);
+  EXPECT_FALSE(options.incremental().break_even());
+  EXPECT_EQ(options.incremental().horizon_steps(), 8);
+  EXPECT_EQ(options.transfer().experts_per_round(), 2u);
+  EXPECT_EQ(options.transfer().max_staging(), 3u);
+  EXPECT_EQ(options.transfer().max_uplink(), 5u);
+  // Without a flag about movement nothing is said of it.
+  EXPECT_FALSE(PlanWith("").options().has_movement());
+}
+
+TEST_F(CliTest, ExpertsAreAsLargeAsTheModelSays) {
+  v1::Window window = MakeWindow();
+  v1::ModelShape& model =
+      *window.mutable_header()->mutable_attention()->mutable_model();
+  window.mutable_header()->mutable_attention()->clear_stages();
+  model.set_hidden_size(64);
+  model.set_moe_intermediate_size(32);
+  v1::AttentionLayers& layers = *model.add_attention();
+  layers.set_name("full");
+  layers.set_kind(v1::ATTENTION_KIND_FULL);
+  layers.set_layers(1);
+  layers.set_num_heads(1);
+  layers.set_qk_head_dim(64);
+  v1::MeshSizes& mesh =
+      *window.mutable_header()->mutable_topology()->mutable_mesh();
+  mesh.set_dp(4);
+  mesh.set_etp(2);
+  Save(window_, window);
+  const v1::MovementOptions movement =
+      PlanWith("--ranks_per_node=8").options().movement();
+  EXPECT_EQ(movement.parameters_per_expert(), 3u * 64 * 32 / 2);
+  EXPECT_EQ(movement.gpus_per_rank(), 2u);
 }
 
 TEST_F(CliTest, StagesAreShownAndScored) {

@@ -214,7 +214,7 @@ const std::vector<BadOption>& BadOptions() {
          movement.mutable_buffer()->add_parameters()->set_elements(4);
          movement.add_lane_ranges()->set_layer(2);
        },
-       {"movement.lane_ranges[0].layer"}},
+       {"movement.lane_ranges[0].layer", "movement.lane_ranges[0].end"}},
       {"Target",
        [](O& o) { o.mutable_incremental()->set_target_imbalance(kNan); },
        {"incremental.target_imbalance"}},

@@ -139,7 +139,7 @@ TEST(PlanCodec, StatesTheInputs) {
   ASSERT_EQ(plan.attention_size(), 2);
   EXPECT_EQ(plan.attention(1).name(), "kda");
   EXPECT_EQ(plan.attention(1).alpha(), 0.75);
-  EXPECT_EQ(plan.options().placement(), v1::PLACEMENT_POLICY_LPT);
+  EXPECT_EQ(plan.options().placement(), v1::PLACEMENT_POLICY_INCREMENTAL);
   EXPECT_EQ(plan.options().min_rows(), 1u);
   EXPECT_EQ(plan.options().row_multiple(), 1u);
   EXPECT_EQ(plan.options().row_order(), v1::ROW_ORDER_AS_PLANNED);

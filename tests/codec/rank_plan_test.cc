@@ -34,6 +34,8 @@ Scene MakeScene(uint64_t seed) {
       RandomPlacement(random, window.num_layers(), window.num_experts(),
                       window.spec().topology.num_ranks());
   PlanOptions options;
+  options.placement = PlacementPolicy::kLpt;  // moves nearly everything
+  options.search.steps = 2000;
   options.allow_filler = true;
   options.min_rows = 3;  // 12 cells for 9 samples: 3 fillers
   const Plan plan = ValueOrDie(MakePlan(window, before, options));

@@ -44,7 +44,7 @@ TEST(RequestDigest, IgnoresTheKeySpelledOutDefaultsAndEncodings) {
       [](v1::Window* w) { w->mutable_header()->set_length_multiple(1); },
       [](v1::Window* w) {
         v1::PlanOptions* options = w->mutable_header()->mutable_options();
-        options->set_placement(v1::PLACEMENT_POLICY_LPT);
+        options->set_placement(v1::PLACEMENT_POLICY_INCREMENTAL);
         options->set_min_rows(1);
         options->set_row_multiple(1);
         options->set_row_order(v1::ROW_ORDER_AS_PLANNED);

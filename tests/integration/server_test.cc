@@ -205,6 +205,7 @@ TEST_F(ServerTest, AnnouncesThePlacementWithItsTransfer) {
 
   window.mutable_header()->mutable_key()->set_step(2);
   options.set_refine_after_announce(true);
+  options.mutable_incremental()->set_break_even(false);  // moves cost nothing
   const Announced refined = StreamAll(stub(), window);
   EXPECT_TRUE(refined.placement.may_change());
   EXPECT_EQ(refined.placement.placement_digest(),

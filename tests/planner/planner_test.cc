@@ -345,9 +345,9 @@ TEST(MakePlanTest, RefusesPlacementOptionsOutOfRange) {
                                  .movement_budget = std::nan(""),
                                  .horizon_steps = 0},
                  .transfer = {.experts_per_round = 0, .max_staging = 0}}),
-      ElementsAre("header.options.target_imbalance",
-                  "header.options.movement_budget",
-                  "header.options.horizon_steps",
+      ElementsAre("header.options.incremental.target_imbalance",
+                  "header.options.incremental.movement_budget",
+                  "header.options.incremental.horizon_steps",
                   "header.options.transfer.experts_per_round",
                   "header.options.transfer.max_staging"));
   EXPECT_THAT(fields_of({.placement = PlacementPolicy::kKeep,

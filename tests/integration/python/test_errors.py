@@ -542,7 +542,7 @@ def test_full_memory_refuses_headers_with_a_delay(start_server, new_key):
 
     def header(samples):
         # [16, 64] counts of 2 bytes, demands of 4 * 8 bytes a layer, and what
-        # the search holds: at least 3 and at most 5 KiB a sample.
+        # the search holds: at least 4 and at most 6 KiB a sample.
         window = windows.random_window(
             new_key(), samples=1, layers=16, experts=64, ep=8
         )
@@ -550,9 +550,9 @@ def test_full_memory_refuses_headers_with_a_delay(start_server, new_key):
         record.header.num_samples = samples
         return record
 
-    rpc.opened(stub, header(200))
+    rpc.opened(stub, header(150))
     upload = rpc.Upload(stub)
-    upload.send(header(200))
+    upload.send(header(150))
     error = rpc.failure(upload.event)
     assert error.code().name == "RESOURCE_EXHAUSTED"
     assert rpc.retry_seconds(error) > 0

@@ -93,7 +93,9 @@ def test_the_placement_is_announced_with_its_transfer(stub, new_key):
         iter(windows.requests(windows.records(window))), timeout=rpc.TIMEOUT
     )
     events = [response.event for response in responses]
-    placed = next(e for e in events if e.WhichOneof("event") == "placement_ready")
+    placed = next(
+        e for e in events if e.WhichOneof("event") == "placement_ready"
+    )
     ready, plan = placed.placement_ready, events[-1].plan
     assert not ready.may_change
     assert ready.placement == plan.placement
@@ -103,13 +105,17 @@ def test_the_placement_is_announced_with_its_transfer(stub, new_key):
 
 
 def test_refinement_says_what_it_changed(stub, new_key):
-    window = moving_window(new_key)
+    window = moving_window(new_key, seed=8)
     window.header.options.refine_after_announce = True
+    # Moves cost nothing.
+    window.header.options.incremental.break_even = False
     responses = stub.StreamPlan(
         iter(windows.requests(windows.records(window))), timeout=rpc.TIMEOUT
     )
     events = [response.event for response in responses]
-    placed = next(e for e in events if e.WhichOneof("event") == "placement_ready")
+    placed = next(
+        e for e in events if e.WhichOneof("event") == "placement_ready"
+    )
     ready, plan = placed.placement_ready, events[-1].plan
     assert ready.may_change
     assert plan.refinement.announced_digest == ready.placement_digest
@@ -163,7 +169,7 @@ def test_ranks_that_follow_their_rounds_end_in_the_plan(stub, new_key):
             assert len(out) <= 1 and len(sends) - len(out) <= 1
             outgoing += out
             incoming += [(rank, m) for m in sends if m not in out]
-        for rank, move in incoming:
+        for _, move in incoming:
             assert move in outgoing
             if not move.staged:
                 assert (move.layer, move.to_slot) not in slots

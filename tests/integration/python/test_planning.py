@@ -479,7 +479,7 @@ def test_routepackctl_scores_plans_on_its_own(stub, new_key, tmp_path, tamper):
         pytest.skip("ROUTEPACKCTL does not name the command line client")
     window = windows.random_window(new_key())
     window.header.options.movement.parameters_per_expert = 3000
-    window.header.options.movement.ranks_per_node = 4
+    window.header.options.movement.ranks_per_node = 2
     window.header.options.incremental.break_even = False
     plan = plan_of(stub, window)
     assert plan.movement.inter_node_bytes
