@@ -62,10 +62,6 @@ template <typename V>
   return sum;
 }
 
-// Blocks to evaluate between two looks at the limit: a branch that cannot be
-// predicted costs as much as these many vectors.
-constexpr size_t kVectorsBetweenLooks = 16;
-
 // What PeaksAfter reads: values of two items, loads and tails of two
 // row-shards.
 template <typename T>
@@ -85,7 +81,7 @@ ExchangePeaks NarrowPeaksAfter(const Operands<int16_t>& of, uint32_t num_blocks,
   SignedLanes sum_a{};
   SignedLanes sum_b{};
   size_t at = 0;
-  size_t next_look = kVectorsBetweenLooks * kPairLanes;
+  size_t next_look = LaneLoads::kValuesBetweenLooks;
   for (uint32_t k = 1; k <= num_blocks; ++k) {
     NarrowPair peak_a = NarrowPair{} + INT16_MIN;
     NarrowPair peak_b = peak_a;
@@ -98,7 +94,7 @@ ExchangePeaks NarrowPeaksAfter(const Operands<int16_t>& of, uint32_t num_blocks,
     sum_a += Fold(peak_a);
     sum_b += Fold(peak_b);
     if (at < next_look) continue;
-    next_look = at + kVectorsBetweenLooks * kPairLanes;
+    next_look = at + LaneLoads::kValuesBetweenLooks;
     if (Sum(sum_a + sum_b) * num_ranks + of.tail_a[k] + of.tail_b[k] > limit) {
       if (k < num_blocks) return {};
     }

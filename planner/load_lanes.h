@@ -86,10 +86,13 @@ class LaneLoads {
   // Moves item `out` from row-shard a to b and `in` from b to a.
   void Exchange(uint32_t out, uint32_t in, uint32_t a, uint32_t b);
   // The peaks after such an exchange, without doing it. Stops when a + b must
-  // exceed `limit`: layers not looked at add at least their mean loads.
+  // exceed `limit`: layers not looked at add at least their mean loads. Narrow
+  // ones are compared after at least kValuesBetweenLooks: a branch that cannot
+  // be predicted costs as much as to read them.
   ExchangePeaks PeaksAfter(uint32_t out, uint32_t in, uint32_t a, uint32_t b,
                            uint64_t limit) const;
 
+  static constexpr size_t kValuesBetweenLooks = 256;
   static constexpr int32_t kNarrowPeak = LaneDemand::kMostNarrow + 1;
   static constexpr int32_t kNarrowFloor = -kNarrowPeak - 1;
 

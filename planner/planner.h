@@ -27,7 +27,7 @@ namespace routepack {
 
 // Plans are reproducible within one version of the algorithms.
 inline constexpr std::string_view kAlgorithmVersion =
-    "2026.12-population-annealing";
+    "2026.12-incremental-placement";
 
 struct PlanProgress {
   std::string_view stage;  // that has just ended: "placement", "rows", ...;

@@ -261,9 +261,11 @@ std::string PlanReport(const v1::Plan& plan, uint32_t token_cap,
                         Percent(bounds.gap_for_any_placement()), ")")));
   if (bounds.hot_expert_layers_size() != 0) {
     absl::StrAppend(
-        &text, Line("", absl::StrCat("in ", bounds.hot_expert_layers_size(),
-                                     " layer(s) one expert is hotter than the "
-                                     "mean rank")));
+        &text,
+        Line("", absl::StrCat("in ", bounds.hot_expert_layers_size(),
+                              " layer(s) one expert is hotter than the mean "
+                              "rank: ",
+                              absl::StrJoin(bounds.hot_expert_layers(), " "))));
   }
   absl::StrAppend(&text, SearchText(plan, verbose));
   absl::StrAppend(&text, Line("time", Timings(plan)));

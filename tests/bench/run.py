@@ -210,6 +210,8 @@ def search_rows(results):
             ("EvaluateWhole", "StreamWhole", "evaluated to the end"),
             ("TryStopped", "StreamStopped", "stopped early"),
         ):
+            if preset == "tiny" and name == "TryStopped":
+                continue  # none stops early
             ours = rate(f"{name}/preset:{index}")
             read = rate(f"{stream}/preset:{index}")
             yield (
