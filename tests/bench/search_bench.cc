@@ -215,21 +215,16 @@ uint32_t Searched::BlocksRead(Chain& chain, const Move& move) const {
 
 using Vector = uint64_t __attribute__((vector_size(32)));
 
-[[gnu::always_inline]] inline Vector Combined(const uint8_t* from,
-                                              size_t bytes) {
+// Four runs of memory side by side, as the chain reads them.
+[[gnu::always_inline]] inline Vector Combined(
+    const std::array<const uint8_t*, 4>& runs, size_t bytes) {
   Vector sums[4] = {};
-  size_t at = 0;
-  for (; at + sizeof(sums) <= bytes; at += sizeof(sums)) {
+  for (size_t at = 0; at + sizeof(Vector) <= bytes; at += sizeof(Vector)) {
     for (size_t k = 0; k < 4; ++k) {
       Vector value;
-      std::memcpy(&value, from + at + k * sizeof(value), sizeof(value));
+      std::memcpy(&value, runs[k] + at, sizeof(value));
       sums[k] ^= value;
     }
-  }
-  for (; at + sizeof(Vector) <= bytes; at += sizeof(Vector)) {
-    Vector value;
-    std::memcpy(&value, from + at, sizeof(value));
-    sums[0] ^= value;
   }
   return (sums[0] ^ sums[1]) ^ (sums[2] ^ sums[3]);
 }
@@ -237,12 +232,11 @@ using Vector = uint64_t __attribute__((vector_size(32)));
 // Loads and demand as the search holds them, for reading only.
 struct Memory {
   explicit Memory(const Searched& searched)
-      : load_bytes(searched.space.demand.value_bytes() *
-                   searched.space.demand.item_size()),
-        item_bytes(load_bytes),
+      : run_bytes(searched.space.demand.value_bytes() *
+                  searched.space.demand.item_size()),
         num_blocks(searched.space.demand.num_blocks()),
-        loads(searched.space.row_shards * load_bytes),
-        items((searched.space.demand.nothing() + size_t{1}) * item_bytes) {
+        loads(searched.space.row_shards * run_bytes),
+        items((searched.space.demand.nothing() + size_t{1}) * run_bytes) {
     for (size_t k = 0; k < loads.size(); ++k) {
       loads[k] = static_cast<uint8_t>(k * 37);
     }
@@ -251,12 +245,12 @@ struct Memory {
     }
   }
 
+  // Of each of the four runs.
   size_t BytesOf(const Probe& probe) const {
-    return 2 * (load_bytes + item_bytes) / num_blocks * probe.blocks;
+    return run_bytes / num_blocks * probe.blocks;
   }
 
-  size_t load_bytes;
-  size_t item_bytes;
+  size_t run_bytes;  // of an item or a row-shard
   uint32_t num_blocks;
   AlignedVector<uint8_t> loads;
   AlignedVector<uint8_t> items;
@@ -266,19 +260,15 @@ ROUTEPACK_MULTIVERSION
 uint64_t ReadAll(const Memory& memory, const SearchSpace& space,
                  const std::vector<Probe>& probes) {
   Vector all{};
+  const size_t size = memory.run_bytes;
+  const uint8_t* const loads = memory.loads.data();
+  const uint8_t* const items = memory.items.data();
   for (const Probe& probe : probes) {
-    const uint32_t a = space.row_shard_of_cell[probe.move.from];
-    const uint32_t b = space.row_shard_of_cell[probe.move.to];
-    const size_t load_bytes =
-        memory.load_bytes / memory.num_blocks * probe.blocks;
-    const size_t item_bytes =
-        memory.item_bytes / memory.num_blocks * probe.blocks;
-    const uint8_t* const loads = memory.loads.data();
-    const uint8_t* const items = memory.items.data();
-    all ^= Combined(loads + a * memory.load_bytes, load_bytes);
-    all ^= Combined(loads + b * memory.load_bytes, load_bytes);
-    all ^= Combined(items + probe.move.item * memory.item_bytes, item_bytes);
-    all ^= Combined(items + probe.move.back * memory.item_bytes, item_bytes);
+    const Move& move = probe.move;
+    all ^= Combined({loads + space.row_shard_of_cell[move.from] * size,
+                     loads + space.row_shard_of_cell[move.to] * size,
+                     items + move.item * size, items + move.back * size},
+                    memory.BytesOf(probe));
   }
   return all[0] ^ all[1] ^ all[2] ^ all[3];
 }
@@ -290,7 +280,7 @@ void Stream(benchmark::State& state, const Searched& searched,
     benchmark::DoNotOptimize(ReadAll(memory, searched.space, probes));
   }
   size_t bytes = 0;
-  for (const Probe& probe : probes) bytes += memory.BytesOf(probe);
+  for (const Probe& probe : probes) bytes += 4 * memory.BytesOf(probe);
   state.SetItemsProcessed(state.iterations() * std::ssize(probes));
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(bytes));
 }
