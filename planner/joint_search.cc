@@ -93,7 +93,7 @@ class JointSearch {
     Evaluation evaluation = EvaluateLayout(problem_, best_.packing.layout);
     best_.packing.layout =
         MatchShardRows(problem_, best_.packing.layout, evaluation);
-    best_.packing.truncated = report().end == SearchEnd::kTimeLimit;
+    best_.packing.truncated = report().end == SearchEnd::kTimeLimit || cut_;
     return std::move(best_);
   }
 
@@ -168,6 +168,7 @@ class JointSearch {
                          .seed = Seed(turn)},
                         budget_);
     best_.floor_layers = refined.floor_layers;
+    cut_ |= budget_.Exhausted();
     Project(std::move(refined.placement));
     AddStage("placement", layout);
   }
@@ -215,6 +216,7 @@ class JointSearch {
   const std::function<void(const SearchProgress&)>& on_progress_;
   Stopwatch watch_;
   absl::Duration annealing_;  // of the first search
+  bool cut_ = false;          // a refinement may have been
   Placement placement_;       // of the problem's demand
   JointSearchResult best_;
   double best_cost_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -30,6 +31,17 @@ struct BufferEntry {
   uint64_t begin = 0;  // in the buffer
 };
 
+// At most, for each dtype and chunk.
+uint64_t NumBuffers(const GradientBuffer& buffer) {
+  std::set<uint32_t> dtypes;
+  for (const ExpertParameter& parameter : buffer.parameters) {
+    dtypes.insert(parameter.buffer);
+  }
+  const std::set<uint32_t> chunks(buffer.chunk_of_layer.begin(),
+                                  buffer.chunk_of_layer.end());
+  return dtypes.size() * std::max<size_t>(1, chunks.size());
+}
+
 void CheckBuffer(const GradientBuffer& buffer, uint32_t num_layers,
                  uint32_t slots_per_rank, uint32_t num_lanes,
                  const std::string& field, Violations& bad) {
@@ -53,10 +65,12 @@ void CheckBuffer(const GradientBuffer& buffer, uint32_t num_layers,
   // Every lane has a part of every bucket.
   const uint64_t entries =
       buffer.parameters.size() * num_layers * slots_per_rank;
-  const uint64_t lanes = buffer.bucket_elements == 0 ? 1 : num_lanes;
-  if (entries > kMaxPieces / lanes) {
-    bad.Add(absl::StrCat(field, ".bucket_elements"),
-            absl::StrCat("makes up to ", entries, " buckets of ", lanes,
+  const bool whole = buffer.bucket_elements == 0;
+  const uint64_t buckets = whole ? NumBuffers(buffer) : entries;
+  if (entries > kMaxPieces || buckets > kMaxPieces / num_lanes) {
+    bad.Add(absl::StrCat(field, whole ? ".parameters" : ".bucket_elements"),
+            absl::StrCat("makes ", entries, " parts in up to ", buckets,
+                         " buckets of ", num_lanes,
                          " ranges, together more than ", kMaxPieces));
   }
   const auto check = [&](const char* name, uint64_t value) {

@@ -116,6 +116,21 @@ void CheckTotal(const MovementSpec& spec, const std::string& field,
                        "counted"));
 }
 
+// Chunks count within a pipeline stage; afterwards within the model.
+void NumberChunks(MovementSpec& spec) {
+  std::vector<uint32_t>& chunks = spec.buffer.chunk_of_layer;
+  if (spec.stage_of_layer.empty()) return;
+  if (chunks.empty()) chunks.assign(spec.num_layers, 0);
+  if (chunks.size() != spec.stage_of_layer.size()) return;  // refused later
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> numbers;
+  for (size_t l = 0; l < chunks.size(); ++l) {
+    chunks[l] = numbers
+                    .try_emplace({spec.stage_of_layer[l], chunks[l]},
+                                 static_cast<uint32_t>(numbers.size()))
+                    .first->second;
+  }
+}
+
 }  // namespace
 
 MovementSpec DescribeExperts(uint64_t parameters, double flop_per_second) {
@@ -154,6 +169,11 @@ absl::StatusOr<MovementModel> MovementModel::Create(MovementSpec spec,
   CheckRates(spec, field, bad);
   if (bad.empty()) CheckTotal(spec, field, bad);
   if (!bad.empty()) return bad.ToStatus();
+  if (spec.node_of_rank.empty() && spec.ranks_per_node > 0) {
+    spec.node_of_rank =
+        NodesOfConsecutiveRanks(spec.num_shards, spec.num_ranks,
+                                spec.gpus_per_rank, spec.ranks_per_node);
+  }
 
   const auto owned =
       std::any_of(spec.kinds.begin(), spec.kinds.end(),
@@ -161,9 +181,7 @@ absl::StatusOr<MovementModel> MovementModel::Create(MovementSpec spec,
   MovementModel model(std::move(spec));
   if (owned) {
     MovementSpec& own = model.spec_;
-    if (own.buffer.chunk_of_layer.empty()) {
-      own.buffer.chunk_of_layer = own.stage_of_layer;
-    }
+    NumberChunks(own);
     absl::StatusOr<LaneLayout> lanes =
         own.lane_ranges.empty()
             ? LaneLayout::FromBuffer(own.buffer, own.num_layers,

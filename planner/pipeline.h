@@ -1,5 +1,6 @@
-// Which pipeline stage runs each MoE layer. For reports only: placement,
-// packing and score do not depend on it (spec 1.4: J sums all layers).
+// Which pipeline stage runs each MoE layer. Packing and score do not depend on
+// it (spec 1.4: J sums all layers); stages are different GPUs, and so are the
+// buffers and rounds in which their experts move.
 //
 //   // Two stages of a model whose first layers are dense.
 //   absl::StatusOr<Pipeline> pipeline = MakePipeline(7, 2, {{3, 4}});

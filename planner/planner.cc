@@ -26,6 +26,12 @@ constexpr uint32_t kMaxRowOption = 1u << 24;
 constexpr double kBeforePacking = 0.06;
 constexpr double kAfterPacking = 0.98;
 
+// Of a sixteenth of a weighted byte, in assignments: beyond any that counts,
+// and sums of it stay finite.
+constexpr double kMostPrice = 1e100;
+// An assignment problem of P ranks takes O(P^3) a layer.
+constexpr uint32_t kMostRelabelledRanks = 1024;
+
 constexpr uint64_t kFreeFillers = 1u << 14;
 constexpr uint64_t kFreeFillerBytes = uint64_t{64} << 20;
 
@@ -54,11 +60,13 @@ void CheckPlacementOptions(const PlanOptions& options, Violations& bad) {
   if (options.placement == PlacementPolicy::kKeep ||
       options.placement == PlacementPolicy::kIdentity) {
     bad.Add("header.options.refine_after_announce",
-            "the placement policy leaves nothing to refine");
+            "the placement policy leaves nothing to refine: choose LPT, "
+            "LPT_RELABEL or INCREMENTAL, or drop it");
   }
   if (std::isfinite(incremental.movement_budget)) {
     bad.Add("header.options.refine_after_announce",
-            "cannot keep a movement_budget: the refinement moves what pays");
+            "cannot keep a movement_budget, for the refinement moves what "
+            "pays: drop one of them");
   }
 }
 
@@ -248,13 +256,17 @@ class Run {
                           int64_t joint) const {
     const double unit = static_cast<double>(kScoreScale) *
                         static_cast<double>(window_.spec().token_cap);
+    // A refined placement may be below the bound of the announced one.
+    const int64_t bound = options_.refine_after_announce
+                              ? plan_.bounds.for_any_placement
+                              : plan_.bounds.for_placement;
     return {
         .stage = stage,
         .fraction = fraction,
         .rows = plan_.rows.rows,
         .joint = static_cast<double>(joint) / unit,
-        .bound = static_cast<double>(plan_.bounds.for_placement) / unit,
-        .gap = joint == 0 ? 0 : Gap(joint, plan_.bounds.for_placement),
+        .bound = static_cast<double>(bound) / unit,
+        .gap = joint == 0 ? 0 : Gap(joint, bound),
         .elapsed = absl::FromChrono(std::chrono::steady_clock::now() - start_)};
   }
 
@@ -361,11 +373,13 @@ class Run {
   SlotPrice MovePrice() const {
     if (!options_.incremental.break_even || !KnowsTimes(model_)) return {};
     const MovementSpec& spec = model_.spec();
-    const double gpus = static_cast<double>(spec.num_shards) * spec.num_ranks;
-    const double price =
+    const double gpus = static_cast<double>(spec.num_shards) * spec.num_ranks *
+                        spec.gpus_per_rank * model_.num_stages();
+    const double price = std::min(
         1 / (spec.intra_node_bandwidth * gpus * MovementModel::kCostUnit) /
-        (spec.seconds_per_assignment / spec.num_shards *
-         options_.incremental.horizon_steps);
+            (spec.seconds_per_assignment / spec.num_shards *
+             options_.incremental.horizon_steps),
+        kMostPrice);
     return [this, price](uint32_t l, uint32_t e, uint32_t slot) {
       const uint32_t home =
           current_.slot_of_expert[size_t{l} * current_.num_experts + e];
@@ -557,10 +571,6 @@ MovementSpec MovementOf(const WindowSpec& window, const MovementSpec& given) {
   out.num_ranks = window.topology.num_ranks();
   out.slots_per_rank = window.num_experts / window.topology.num_ranks();
   out.stage_of_layer = window.pipeline.stage_of_layer;
-  if (out.node_of_rank.empty() && out.ranks_per_node > 0) {
-    out.node_of_rank = NodesOfConsecutiveRanks(
-        out.num_shards, out.num_ranks, out.gpus_per_rank, out.ranks_per_node);
-  }
   return out;
 }
 
@@ -581,6 +591,14 @@ absl::Status ValidateOptions(const WindowSpec& window,
   }
   CheckSearch(options.search, "header.options.search", bad);
   CheckPlacementOptions(options, bad);
+  const uint32_t num_ranks = window.topology.num_ranks();
+  if (options.placement == PlacementPolicy::kLptRelabel &&
+      num_ranks > kMostRelabelledRanks) {
+    bad.Add("header.options.placement",
+            absl::StrCat("LPT_RELABEL takes at most ", kMostRelabelledRanks,
+                         " EP ranks, there are ", num_ranks,
+                         ": choose INCREMENTAL or LPT"));
+  }
   bad.Merge(ModelOf(window, options.movement).status(),
             "header.options.movement");
   return bad.ToStatus();
@@ -597,11 +615,11 @@ uint64_t MostFillers(const WindowSpec& spec) {
 absl::StatusOr<Plan> MakePlan(const Window& window, const Placement& current,
                               const PlanOptions& options, const Budget& budget,
                               PlanObserver* observer) {
-  Violations bad;
-  bad.Merge(ValidateOptions(window.spec(), options), "header.options");
-  bad.Merge(CheckCurrent(window, current), "header.current_placement");
-  if (!bad.empty()) return bad.ToStatus();
   try {
+    Violations bad;
+    bad.Merge(ValidateOptions(window.spec(), options), "header.options");
+    bad.Merge(CheckCurrent(window, current), "header.current_placement");
+    if (!bad.empty()) return bad.ToStatus();
     absl::StatusOr<MovementModel> model =
         ModelOf(window.spec(), options.movement);
     if (!model.ok()) return model.status();

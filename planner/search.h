@@ -43,8 +43,8 @@ struct SearchOptions {
 };
 
 // Every field set. Steps grow with the window: 200 N (fast), 2,000 N
-// (balanced), 20,000 N (best), within 20 and 800 thousand, 10 and 100 times as
-// many.
+// (balanced), 20,000 N (best), within 20 and 800 thousand, 0.2 and 7 million, 2
+// and 80 million.
 SearchOptions ResolveSearch(const SearchOptions& options, uint32_t num_items);
 
 // Adds a violation for every option out of range, with paths below `field`
@@ -65,7 +65,9 @@ struct ProposalCounts {
 
 // A stage of the search and the best score after it.
 struct SearchStage {
-  std::string name;  // "length-only", "paired", "best seed", "annealed"
+  // "length-only", "paired", "best seed", "annealed"; of a joint search
+  // "attention first", "placement", "annealed", "placement".
+  std::string name;
   Score score;
   absl::Duration duration;  // of this stage alone
 };

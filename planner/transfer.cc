@@ -178,6 +178,10 @@ class Executor {
 };
 
 // Least rounds; the staging is what it is.
+uint32_t FewestRounds(uint32_t degree, uint32_t experts_per_round) {
+  return degree == 0 ? 0 : (degree - 1) / experts_per_round + 1;
+}
+
 Rounds ColoredRounds(const MoveSet& set, uint32_t degree,
                      uint32_t experts_per_round) {
   EdgeColoring coloring(set.num_ranks, degree);
@@ -200,7 +204,7 @@ Rounds ColoredRounds(const MoveSet& set, uint32_t degree,
       if (move == first) break;
     }
   }
-  Rounds rounds((degree + experts_per_round - 1) / experts_per_round);
+  Rounds rounds(FewestRounds(degree, experts_per_round));
   for (uint32_t edge = 0; edge < move_of_edge.size(); ++edge) {
     rounds[coloring.color(edge) / experts_per_round].push_back(
         move_of_edge[edge]);
@@ -429,8 +433,7 @@ std::vector<StageSchedule> ScheduleTransfer(
     StageSchedule& schedule = schedules[stage];
     ScheduleLayers(from, to, layers[stage], options, schedule);
     const uint32_t degree = MoveSet(from, to, layers[stage]).Degree();
-    schedule.min_rounds =
-        (degree + options.experts_per_round - 1) / options.experts_per_round;
+    schedule.min_rounds = FewestRounds(degree, options.experts_per_round);
   });
   return schedules;
 }

@@ -54,7 +54,8 @@ absl::StatusOr<WindowTable::Opened> WindowTable::Open(
   }
   absl::StatusOr<WindowRequest> request = DecodeRequest(header);
   if (!request.ok()) return request.status();
-  // What takes memory by the header's word comes after this.
+  // What takes memory by the header's word comes after this, but for the
+  // movement model that was checked, which is bounded.
   absl::StatusOr<Reservation> reservation =
       Admit(PlanningBytes(request->spec, request->options),
             header.ByteSizeLong() + extra_bytes, now);

@@ -20,7 +20,7 @@
 namespace routepack::cli {
 namespace {
 
-// Where window number `w` of `windows` goes.
+// The file, or the folder for several windows.
 absl::StatusOr<std::string> OutputPath(const WorkloadSpec& spec,
                                        uint32_t windows) {
   std::string output = absl::GetFlag(FLAGS_output);

@@ -102,11 +102,15 @@ ProposalCounts DecodeCounts(const v1::ProposalCounts& message) {
 
 // From the message, so that a report that was read back has the same rate.
 double ProposalsPerSecond(const v1::SearchReport& message) {
-  if (message.levels().empty() || message.stages().empty()) return 0;
-  const google::protobuf::Duration& annealing =
-      message.stages(message.stages_size() - 1).duration();
-  const double seconds =
-      static_cast<double>(annealing.seconds()) + 1e-9 * annealing.nanos();
+  if (message.levels().empty()) return 0;
+  double seconds = 0;
+  for (const v1::SearchStage& stage : message.stages()) {
+    if (stage.name() != "annealed" && stage.name() != "attention first") {
+      continue;
+    }
+    seconds += static_cast<double>(stage.duration().seconds()) +
+               1e-9 * stage.duration().nanos();
+  }
   return seconds > 0
              ? static_cast<double>(message.proposals().steps()) / seconds
              : 0;

@@ -20,8 +20,7 @@ constexpr size_t kMaxNameCharacters = 128;
 // The size, where 0 stands for 1.
 uint32_t OrOne(uint32_t size) { return size == 0 ? 1 : size; }
 
-// Adds the violations of a failed status, or its message at `field` when it
-// lists none.
+// No control characters, and no longer than lists can show.
 void CheckName(std::string_view name, std::string_view field,
                size_t min_characters, Violations& bad) {
   size_t characters = 0;

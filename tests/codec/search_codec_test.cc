@@ -233,6 +233,14 @@ TEST(SearchReport, CostsAreInTokenCapUnitsAndTheRateIsThatOfAnnealing) {
   EXPECT_EQ(message.levels(0).joint(), 1);
   EXPECT_EQ(message.levels(0).lowest_terminal_joint(), 3);
   EXPECT_EQ(message.proposals_per_second(), 2000);
+  // In a joint search other stages follow and both searches count.
+  report.stages = {{.name = "attention first", .duration = absl::Seconds(3)},
+                   {.name = "placement", .duration = absl::Seconds(7)},
+                   {.name = "annealed", .duration = absl::Seconds(1)},
+                   {.name = "placement", .duration = absl::Seconds(7)}};
+  message.Clear();
+  EncodeSearchReport(window, report, &message);
+  EXPECT_EQ(message.proposals_per_second(), 250);
   // Without annealing there is no rate.
   report.levels.clear();
   EncodeSearchReport(window, report, &message);

@@ -144,5 +144,14 @@ TEST(LaneLayout, NamesWhatIsOutOfRange) {
   EXPECT_EQ(field({.parameters = {{.elements = 1}}}), "");
 }
 
+TEST(LaneLayout, RefusesMoreRangesThanFitIntoMemory) {
+  GradientBuffer buffer{.parameters = {{.elements = 1u << 20}}};
+  for (uint32_t l = 0; l < 4096; ++l) buffer.chunk_of_layer.push_back(l);
+  const auto bad = ViolationsOf(
+      LaneLayout::FromBuffer(buffer, 4096, 1, 1u << 16, "buffer").status());
+  ASSERT_EQ(bad.size(), 1u);
+  EXPECT_EQ(bad[0].field, "buffer.parameters");
+}
+
 }  // namespace
 }  // namespace routepack

@@ -77,8 +77,9 @@ double WeightedBytes(const MovementSpec& spec, const Sent& sent) {
 
 SlowLanes LanesOf(const MovementSpec& spec) {
   GradientBuffer buffer = spec.buffer;
-  if (buffer.chunk_of_layer.empty()) {
-    buffer.chunk_of_layer = spec.stage_of_layer;
+  buffer.chunk_of_layer.resize(spec.num_layers, 0);
+  for (size_t l = 0; l < spec.stage_of_layer.size(); ++l) {
+    buffer.chunk_of_layer[l] += 1000 * spec.stage_of_layer[l];
   }
   return LanesElementByElement(buffer, spec.num_layers, spec.slots_per_rank,
                                spec.num_shards);
@@ -209,6 +210,43 @@ TEST(MovementModel, NamesWhatIsOutOfRange) {
               s.slots_per_rank = 4;
             }),
             "movement.kinds");
+}
+
+TEST(MovementModel, RefusesTooManyGpusBeforeItNamesTheirNodes) {
+  const auto bad = ViolationsOf(MovementModel::Create({.num_layers = 1,
+                                                       .num_shards = 1u << 16,
+                                                       .num_ranks = 1u << 14,
+                                                       .slots_per_rank = 1,
+                                                       .ranks_per_node = 8})
+                                    .status());
+  ASSERT_EQ(bad.size(), 1u);
+  EXPECT_EQ(bad[0].field, "movement.num_shards");
+}
+
+TEST(MovementModel, ChunksAreThoseOfAStage) {
+  // Four layers that share no buffer: two stages of two chunks.
+  MovementSpec spec = DescribeExperts(300);
+  spec.num_layers = 4;
+  spec.num_shards = 3;
+  spec.num_ranks = 1;
+  spec.slots_per_rank = 2;
+  spec.node_of_rank = {0, 1, 2};
+  spec.stage_of_layer = {0, 1, 0, 1};
+  spec.buffer.chunk_of_layer = {0, 0, 1, 1};
+  MovementSpec apart = spec;
+  apart.stage_of_layer = {0, 1, 2, 3};
+  apart.buffer.chunk_of_layer.clear();
+  const MovementModel model = ValueOrDie(MovementModel::Create(spec));
+  const MovementModel expected = ValueOrDie(MovementModel::Create(apart));
+  EXPECT_GT(expected.MoveCost(0, 0, 1), 0);
+  for (uint32_t l = 0; l < 4; ++l) {
+    EXPECT_EQ(model.MoveCost(l, 0, 1), expected.MoveCost(l, 0, 1));
+  }
+  // In one stage of one chunk layers share the buffer.
+  spec.stage_of_layer = {0, 0, 0, 0};
+  spec.buffer.chunk_of_layer = {0, 0, 0, 0};
+  const MovementModel shared = ValueOrDie(MovementModel::Create(spec));
+  EXPECT_NE(shared.MoveCost(0, 0, 1), expected.MoveCost(0, 0, 1));
 }
 
 // Bytes on each GPU's links, by stage.

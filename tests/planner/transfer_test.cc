@@ -226,6 +226,16 @@ TEST(ScheduleTransfer, ASwapIsOneRoundAndOneBuffer) {
   EXPECT_EQ(schedules[0].peak_staging, 1u);
 }
 
+TEST(ScheduleTransfer, AnyNumberOfExpertsMayTravelInARound) {
+  const Placement from = IdentityPlacement(1, 8, 2);
+  Placement to = from;
+  to.slot_of_expert = to.expert_of_slot = {4, 5, 6, 7, 0, 1, 2, 3};
+  const auto schedules = ScheduleTransfer(
+      from, to, {}, {.experts_per_round = ~uint32_t{0}, .max_staging = 8});
+  EXPECT_EQ(schedules[0].rounds(), 1u);
+  EXPECT_EQ(schedules[0].min_rounds, 1u);
+}
+
 TEST(ScheduleTransfer, CyclesInsideARankTakeNoRounds) {
   const Placement from = IdentityPlacement(1, 6, 2);
   Placement to = from;
