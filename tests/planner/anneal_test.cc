@@ -225,7 +225,7 @@ TEST(AnnealTest, StopsWhenNothingImproves) {
   const SearchSpace space(test_case.problem, test_case.length.rows);
   const AnnealResult result =
       AnnealPopulation(space, Members(space, test_case.length, 2),
-                       {.steps = 4'000'000, .levels = 400}, 1, {});
+                       {.steps = 400'000, .levels = 400}, 1, {});
   EXPECT_EQ(result.end, SearchEnd::kNoImprovement);
   EXPECT_LT(result.levels.size(), 400u);
 }
