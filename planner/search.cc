@@ -30,7 +30,7 @@ EffortDefaults DefaultsOf(Effort effort) {
     case Effort::kFast:
       return {200, 20'000, 800'000, 16, 2, 8};
     case Effort::kBalanced:
-      return {2'000, 200'000, 7'000'000, 32, 4, 16};
+      return {2'000, 200'000, 5'000'000, 32, 4, 16};
     case Effort::kBest:
       return {20'000, 2'000'000, 80'000'000, 64, 8, 32};
   }

@@ -43,7 +43,7 @@ struct SearchOptions {
 };
 
 // Every field set. Steps grow with the window: 200 N (fast), 2,000 N
-// (balanced), 20,000 N (best), within 20 and 800 thousand, 0.2 and 7 million, 2
+// (balanced), 20,000 N (best), within 20 and 800 thousand, 0.2 and 5 million, 2
 // and 80 million.
 SearchOptions ResolveSearch(const SearchOptions& options, uint32_t num_items);
 

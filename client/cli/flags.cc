@@ -64,7 +64,7 @@ ABSL_FLAG(std::string, row_order, "",
 ABSL_FLAG(std::string, effort, "",
           "How hard to search for a better packing of N samples: seeds (the "
           "best of 32 first layouts; some ms), fast (200 N proposals, within "
-          "20 and 800 thousand), balanced (2,000 N, within 0.2 and 7 million; "
+          "20 and 800 thousand), balanced (2,000 N, within 0.2 and 5 million; "
           "some 0.3 s for 512 samples, 5 s for the largest windows) or best "
           "(20,000 N, within 2 and 80 million: ten times as long). Never worse "
           "than length-only "

@@ -382,7 +382,7 @@ TEST(ResolveSearchTest, EffortSaysWhatIsNotGiven) {
   EXPECT_EQ(ResolveSearch({}, 10).steps, 200'000u);
   EXPECT_EQ(ResolveSearch({}, 1000).steps, 2'000'000u);
   EXPECT_EQ(ResolveSearch({.effort = Effort::kFast}, 1u << 24).steps, 800'000u);
-  EXPECT_EQ(ResolveSearch({}, 1u << 24).steps, 7'000'000u);
+  EXPECT_EQ(ResolveSearch({}, 1u << 24).steps, 5'000'000u);
   EXPECT_EQ(ResolveSearch({.effort = Effort::kBest}, 1u << 24).steps,
             80'000'000u);
   for (Effort effort :
