@@ -182,7 +182,7 @@ TEST_F(PlannerClientTest, UnavailableEndsAtTheDeadline) {
   service_.on_info = [](int, v1::GetServerInfoResponse*) {
     return Unavailable();
   };
-  PlannerClient client = Client(absl::Milliseconds(80));
+  PlannerClient client = Client(absl::Milliseconds(400));
   const absl::Status status = client.GetServerInfo().status();
   EXPECT_TRUE(absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status))
       << status;
