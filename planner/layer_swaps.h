@@ -38,8 +38,7 @@ struct LoadFloor {
 LoadFloor FloorOf(std::span<const uint64_t> loads, uint32_t num_ranks);
 
 // Swaps of layer l, in order. `expert_of_slot` [E] is the map before them.
-// Stops at `target`, which is at least the floor. No more than E + 1
-// swaps.
+// Stops at `target`, which is at least the floor. No more than E + 1 swaps.
 std::vector<SlotSwap> LevelLayer(const MovementModel& model, uint32_t l,
                                  std::span<const uint64_t> loads,
                                  std::span<const uint32_t> expert_of_slot,

@@ -402,17 +402,17 @@ def main():
     args = parser.parse_args()
     quick = " --quick" if args.quick else ""
 
-    if args.packing:
-        text = packing(args.build, args.quick)
+    if args.packing or args.replay:
+        if args.packing:
+            name, text = "packing", packing(args.build, args.quick)
+        else:
+            name = "replay"
+            text = replayed(args.build, args.results, args.quick)
         print(text)
-        made_by = f". Made by `tests/bench/run.py --packing{quick}`."
-        write_results(args.results, "-packing", "Packing", made_by, text)
-        return
-    if args.replay:
-        text = replayed(args.build, args.results, args.quick)
-        print(text)
-        made_by = f". Made by `tests/bench/run.py --replay{quick}`."
-        write_results(args.results, "-replay", "Replay", made_by, text)
+        made_by = f". Made by `tests/bench/run.py --{name}{quick}`."
+        write_results(
+            args.results, f"-{name}", name.capitalize(), made_by, text
+        )
         return
 
     results = Results(collect(args.build))
